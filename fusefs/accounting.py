@@ -1,0 +1,181 @@
+"""Accounts: what turns, users and scratch hold of their limits, exact after every operation.
+
+Nothing here awaits, locks or calls the system. A request asks `admit` before it changes anything, changes it, and
+tells `settle` what it really took; since no other request runs in between, the totals need no lock.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from policy.limits import AgentLimits, Bounds, Limit, Resource
+from policy.refusals import LimitReached
+
+
+class Totals(NamedTuple):
+    """An amount of charged bytes and inodes."""
+
+    bytes: int
+    inodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A growth that a limit refused, and when (seconds since the epoch)."""
+
+    at: float
+    refusal: LimitReached
+
+
+class Account:
+    """What one turn, user or scratch uses (bytes, inodes), and its bounds."""
+
+    __slots__ = ("bound_bytes", "bound_inodes", "id", "limit", "peak_bytes", "used_bytes", "used_inodes")
+
+    def __init__(self, limit: Limit, account_id: str, bounds: Bounds) -> None:
+        self.limit = limit
+        self.id = account_id
+        self.bound_bytes = bounds.bytes
+        self.bound_inodes = bounds.inodes
+        self.used_bytes = 0
+        self.used_inodes = 0
+        self.peak_bytes = 0
+
+    @property
+    def kind(self) -> str:
+        """`turn`, `user` or `scratch`."""
+        return self.limit.value
+
+    @property
+    def bounds(self) -> Bounds:
+        """The limits in force."""
+        return Bounds(self.bound_bytes, self.bound_inodes)
+
+    def figures(self) -> dict[str, int]:
+        """What every report of an account tells: used, limit, peak."""
+        return {
+            "used_bytes": self.used_bytes,
+            "limit_bytes": self.bound_bytes,
+            "used_inodes": self.used_inodes,
+            "limit_inodes": self.bound_inodes,
+            "peak_bytes": self.peak_bytes,
+        }
+
+    def settle(self, grown_bytes: int, grown_inodes: int) -> None:
+        """Add what was really taken (or, negative, freed)."""
+        self.used_inodes += grown_inodes
+        used = self.used_bytes = self.used_bytes + grown_bytes
+        if used > self.peak_bytes:
+            self.peak_bytes = used
+
+    def refusal(self, grown_bytes: int, grown_inodes: int) -> LimitReached | None:
+        """The refusal of a growth that this account has no room for, or None."""
+        if grown_bytes > 0 and self.used_bytes + grown_bytes > self.bound_bytes:
+            return LimitReached(self.limit, Resource.BYTES, self.bound_bytes, self.used_bytes, grown_bytes)
+        if grown_inodes > 0 and self.used_inodes + grown_inodes > self.bound_inodes:
+            return LimitReached(self.limit, Resource.INODES, self.bound_inodes, self.used_inodes, grown_inodes)
+        return None
+
+
+class TurnAccount(Account):
+    """A turn's account, and the user's and the scratch account that its growth is charged to as well."""
+
+    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "user")
+
+    def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account) -> None:
+        super().__init__(Limit.TURN, key, limits.turn)
+        self.file_bytes = limits.file_bytes
+        self.user = user
+        self.scratch = scratch
+        self.refused: deque[Refused] = deque(maxlen=20)
+        self.refused_count = 0
+
+    @property
+    def chain(self) -> tuple[Account, Account, Account]:
+        """The accounts that a growth is charged to, in the order in which they are asked."""
+        return (self, self.user, self.scratch)
+
+    def admit(self, grown_bytes: int, grown_inodes: int) -> None:
+        """Let a growth pass, or raise LimitReached naming the first of turn, user and scratch that it would cross.
+
+        A growth of nothing always passes: what frees space succeeds also at a limit.
+        """
+        if self.fits(grown_bytes) and grown_inodes <= 0:
+            return
+        for account in self.chain:
+            refusal = account.refusal(grown_bytes, grown_inodes)
+            if refusal is not None:
+                raise self.note(refusal)
+
+    def fits(self, grown_bytes: int) -> bool:
+        """Whether all three accounts have room for so many more bytes."""
+        return grown_bytes <= 0 or (
+            self.used_bytes + grown_bytes <= self.bound_bytes
+            and self.user.used_bytes + grown_bytes <= self.user.bound_bytes
+            and self.scratch.used_bytes + grown_bytes <= self.scratch.bound_bytes
+        )
+
+    def note(self, refusal: LimitReached) -> LimitReached:
+        """Remember a refusal, for whoever asks later why a write failed; answers it, to be raised."""
+        self.refused.append(Refused(time.time(), refusal))
+        self.refused_count += 1
+        return refusal
+
+    def settle(self, grown_bytes: int, grown_inodes: int) -> None:
+        """Charge turn, user and scratch with what was really taken (or, negative, freed)."""
+        super().settle(grown_bytes, grown_inodes)
+        self.user.settle(grown_bytes, grown_inodes)
+        self.scratch.settle(grown_bytes, grown_inodes)
+
+    def room(self) -> Totals:
+        """What the tightest of turn, user and scratch leaves; never negative."""
+        return Totals(
+            max(0, min(a.bound_bytes - a.used_bytes for a in self.chain)),
+            max(0, min(a.bound_inodes - a.used_inodes for a in self.chain)),
+        )
+
+
+class Accounts:
+    """Every account of the mount: a turn's by key, a user's by agent and user, scratch by agent."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, TurnAccount] = {}
+        self._users: dict[tuple[str, str], Account] = {}
+        self._scratch: dict[str, Account] = {}
+
+    def open_turn(self, key: str, agent: str, user: str, limits: AgentLimits) -> TurnAccount:
+        """The account of a turn that begins, with nothing charged to it yet."""
+        user_account = self._users.get((agent, user))
+        if user_account is None:
+            user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user)
+        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits))
+        self._turns[key] = account
+        return account
+
+    def scratch_of(self, agent: str, limits: AgentLimits) -> Account:
+        """The account of all workspaces of an agent."""
+        account = self._scratch.get(agent)
+        if account is None:
+            account = self._scratch[agent] = Account(Limit.SCRATCH, agent, limits.scratch)
+        return account
+
+    def turn(self, key: str) -> TurnAccount | None:
+        """The account of the live turn of that key, or None."""
+        return self._turns.get(key)
+
+    def close_turn(self, account: TurnAccount) -> Totals:
+        """Forget an ended turn. Its user has the room back at once; scratch when the returned amount is freed."""
+        held = Totals(account.used_bytes, account.used_inodes)
+        account.user.settle(-held.bytes, -held.inodes)
+        del self._turns[account.id]
+        if not any(turn.user is account.user for turn in self._turns.values()):
+            self._users = {who: user for who, user in self._users.items() if user is not account.user}
+        return held
+
+    def all(self) -> Iterable[Account]:
+        """Every account, scratch first."""
+        yield from self._scratch.values()
+        yield from self._users.values()
+        yield from self._turns.values()

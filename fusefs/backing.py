@@ -1,0 +1,146 @@
+"""System calls on backing files that the standard library has no word for, or that need more than one.
+
+Everything is addressed by a directory descriptor and a name and never follows a symbolic link, so no path of a
+workspace is ever too long, and none leads out of it.
+"""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import TypeVar
+
+from policy.limits import BLOCK_BYTES
+
+RENAME_NOREPLACE = 1  # linux/fs.h
+RENAME_EXCHANGE = 2
+SET_ID = stat.S_ISUID | stat.S_ISGID
+
+T = TypeVar("T")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def stat_at(directory: int, name: bytes) -> os.stat_result:
+    """lstat(2) of a name in a directory. Raises FileNotFoundError."""
+    return os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+
+def stat_if_there(directory: int, name: bytes) -> os.stat_result | None:
+    """The same, or None where there is no such name."""
+    try:
+        return stat_at(directory, name)
+    except FileNotFoundError:
+        return None
+
+
+def open_directory(directory: int, name: bytes) -> int:
+    """A descriptor for the *at calls; it needs no permission on the directory itself."""
+    return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+
+
+def hold(directory: int, name: bytes) -> int:
+    """A descriptor that keeps an inode of any type in being, and its number in use, when its last name goes."""
+    return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+
+
+def path_of(descriptor: int) -> bytes:
+    """A path to what a descriptor holds, for calls that take no descriptor (O_PATH ones least of all)."""
+    return b"/proc/self/fd/%d" % descriptor
+
+
+def names(directory: int) -> list[bytes]:
+    """The names in a directory, in the order in which the backing filesystem gives them."""
+    return os.listdir(path_of(directory))
+
+
+def exchange(directory: int, name: bytes, other: int, other_name: bytes) -> None:
+    """renameat2(2) with RENAME_EXCHANGE. Raises OSError as it does."""
+    if _libc.renameat2(directory, name, other, other_name, RENAME_EXCHANGE):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def discard_content(descriptor: int) -> None:
+    """Free the blocks of a regular file that has no name and no open handle left."""
+    path = path_of(descriptor)
+    try:
+        os.truncate(path, 0)
+    except PermissionError:  # not root, and the owner had taken his own right to write
+        os.chmod(path, 0o600)
+        os.truncate(path, 0)
+
+
+def charged_bytes(st: os.stat_result) -> int:
+    """What an inode's content is charged with: the allocated blocks of a regular file, nothing for the rest."""
+    return st.st_blocks * BLOCK_BYTES if stat.S_ISREG(st.st_mode) else 0
+
+
+def fitting(descriptor: int, offset: int, length: int, room: int, block: int) -> int:
+    """How many of `length` bytes at `offset` can be written by allocating at most `room` bytes.
+
+    What is allocated already takes nothing. An extent that is allocated but was never written counts as a hole
+    (lseek(2) tells it so), which can only err towards refusing.
+    """
+    end = offset + length
+    at = offset - offset % block
+    while at < end:
+        data = _seek(descriptor, at, os.SEEK_DATA)
+        hole_end = end if data is None else min(data - data % block, end)
+        if hole_end > at:
+            allowed = room // block * block
+            if hole_end - at > allowed:
+                return max(0, at + allowed - offset)
+            room -= -(-(hole_end - at) // block) * block
+        if data is None or data >= end:
+            return length
+        hole = _seek(descriptor, data, os.SEEK_HOLE)
+        at = end if hole is None else -(-hole // block) * block
+    return length
+
+
+def _seek(descriptor: int, offset: int, whence: int) -> int | None:
+    try:
+        return os.lseek(descriptor, offset, whence)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # past the end, or nothing but a hole from here on
+            raise
+        return None
+
+
+class Reader:
+    """Reads that never wait for a disk, into one buffer that lives until the next read."""
+
+    def __init__(self, size: int) -> None:
+        self._buffer = memoryview(bytearray(size))
+        self._flags = os.RWF_NOWAIT
+
+    def read(self, descriptor: int, offset: int, size: int) -> memoryview:
+        """Up to `size` bytes from the page cache; fewer only at the end. Raises BlockingIOError for what is not."""
+        buffer = self._buffer[:size]
+        got = 0
+        while got < size:
+            try:
+                count = os.preadv(descriptor, [buffer[got:]], offset + got, self._flags)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP or not self._flags:
+                    raise
+                self._flags = 0  # tmpfs knows no RWF_NOWAIT, and never waits either
+                continue
+            if count == 0:
+                break
+            got += count
+        return buffer[:got]
+
+
+def in_thread(descriptor: int, call: Callable[[int], T]) -> Callable[[], T]:
+    """`call` on a duplicate of the descriptor, to be run in a worker thread, whatever closes the original meanwhile."""
+    duplicate = os.dup(descriptor)
+
+    def run() -> T:
+        try:
+            return call(duplicate)
+        finally:
+            os.close(duplicate)
+
+    return run

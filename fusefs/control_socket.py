@@ -1,0 +1,194 @@
+"""The control interface's Unix socket: who may connect, and HTTP on each connection.
+
+The socket's mode keeps others out. The peer's credentials, which the kernel took at connect(2), are checked
+all the same: a mode can be changed by hand. hypercorn serves each connection in the daemon's own loop.
+"""
+
+import errno
+import logging
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self, cast
+
+import trio
+from fastapi import FastAPI
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, ConnectionState
+from hypercorn.utils import wrap_app
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fusefs import problems
+
+log = logging.getLogger(__name__)
+
+PEER = "fusefs.peer"  # the key in an ASGI scope under which the application finds who asks
+MODE = 0o660
+BACKLOG = 100
+SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; the socket module has no name for it
+MOST_GROUPS = 256  # as many as Python's getsockopt takes
+CREDENTIALS = struct.Struct("=iII")  # struct ucred
+
+
+class SocketUnusable(Exception):
+    """The control socket cannot be made; str() says why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who connected, as the kernel had it at connect(2)."""
+
+    pid: int
+    uid: int
+    gid: int
+    groups: frozenset[int]
+
+    @classmethod
+    def of(cls, connection: trio.socket.SocketType) -> Self:
+        """The peer of a connected Unix socket. Raises OSError."""
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid, uid, gid = CREDENTIALS.unpack(raw)
+        try:
+            listed = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 4 * MOST_GROUPS)
+        except OSError as error:
+            if error.errno != errno.ERANGE:
+                raise
+            listed = b""  # in more groups than that: only the primary one counts
+        groups = frozenset(group for (group,) in struct.iter_unpack("=I", listed))
+        return cls(pid, uid, gid, groups | {gid})
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who may ask: root, the daemon's own user, members of the operator group where there is one."""
+
+    own_uid: int
+    operator_gid: int | None
+
+    def admits(self, peer: Peer) -> bool:
+        """Whether this peer may use the control interface."""
+        return peer.uid in (0, self.own_uid) or self.operator_gid in peer.groups
+
+
+async def serve_control(
+    path: Path,
+    app: FastAPI,
+    gate: Gate,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the application at `path` until cancelled; started once clients can connect.
+
+    Raises SocketUnusable where another daemon answers there, or the socket cannot be made.
+    """
+    config = Config()
+    config.errorlog = log
+    config.include_server_header = False
+    context = WorkerContext(None)
+    with _listening(path, gate.operator_gid) as listener:
+        serve = partial(_serve_connection, app, gate, config, context)
+        async with trio.open_nursery() as nursery:
+            accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+            await nursery.start(trio.serve_listeners, serve, [accepting])
+            task_status.started()
+
+
+async def _serve_connection(
+    app: FastAPI, gate: Gate, config: Config, context: WorkerContext, stream: trio.SocketStream
+) -> None:
+    try:
+        peer = Peer.of(stream.socket)
+        asgi = _with_peer(app, peer) if gate.admits(peer) else _refusing(peer)
+        # Two casts: hypercorn has its own types for ASGI, and takes plain streams although it says SSLStream.
+        wrapped = wrap_app(cast(ASGIFramework, asgi), 0, "asgi")
+        plain = cast("trio.SSLStream[trio.SocketStream]", stream)
+        await TCPServer(wrapped, config, context, ConnectionState({}), plain)
+    except Exception:
+        # One connection's failure is not the daemon's.
+        log.exception("a connection to the control socket failed")
+        await trio.aclose_forcefully(stream)
+
+
+def _with_peer(app: FastAPI, peer: Peer) -> ASGIApp:
+    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, PEER: peer}, receive, send)
+
+    return asgi
+
+
+def _refusing(peer: Peer) -> ASGIApp:
+    """An application for a peer without rights: it answers 403, and the connection is closed."""
+    log.warning("refused the control socket to uid %d (pid %d)", peer.uid, peer.pid)
+    detail = f"uid {peer.uid} is neither root, nor the daemon's user, nor in the operator group"
+    response = problems.answer(problems.plain_problem(403, detail), {"connection": "close"})
+
+    async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
+        await response(scope, receive, send)
+
+    return asgi
+
+
+@contextmanager
+def _listening(path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
+    """A listening socket at `path`, removed at the end unless another has taken its place."""
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _remove_stale(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise SocketUnusable(f"cannot make the control socket {path}: {error}") from error
+    with listener:
+        ours = _bind(listener, path, operator_gid)
+        try:
+            yield listener
+        finally:
+            if _identity(path) == ours:
+                path.unlink()
+
+
+def _bind(listener: socket.socket, path: Path, operator_gid: int | None) -> tuple[int, int] | None:
+    try:
+        listener.bind(os.fspath(path))
+        # Nobody gets in between these lines: a socket that does not listen yet refuses connections.
+        path.chmod(MODE)
+        if operator_gid is not None:
+            os.chown(path, -1, operator_gid)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise SocketUnusable(f"cannot make the control socket {path}: {error}") from error
+    return _identity(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a daemon that is gone.
+
+    Raises SocketUnusable where a daemon answers there, or where it is no socket at all.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise SocketUnusable(f"{path} exists and is not a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # a daemon whose backlog is full is there, too
+        result = probe.connect_ex(os.fspath(path))
+    if result != errno.ECONNREFUSED:
+        raise SocketUnusable(f"another daemon answers at {path}: give each its own --socket")
+    path.unlink()

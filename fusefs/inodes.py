@@ -1,0 +1,93 @@
+"""The table of inodes that the kernel knows, by nodeid, with its lookup counts."""
+
+import errno
+from collections.abc import Iterator
+
+from fusefs.nodes import Directory, File, Node, Symlink, WritableDirectory, WritableFile, WritableNode
+from policy.refusals import ReadOnly, Stale
+
+
+class Inodes:
+    """Nodes by nodeid. A node stays until the kernel has forgotten every lookup of it."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        """A snapshot: nodes may come and go while it is walked."""
+        return iter(list(self._nodes.values()))
+
+    def add(self, node: Node) -> None:
+        """Make a node known under its nodeid."""
+        self._nodes[node.nodeid] = node
+
+    def known(self, nodeid: int) -> Node | None:
+        """The node of this number, of a live or an ended turn, or None."""
+        return self._nodes.get(nodeid)
+
+    def discard(self, node: Node) -> None:
+        """Make a node unknown."""
+        self._nodes.pop(node.nodeid, None)
+
+    def forget(self, nodeid: int, count: int) -> None:
+        """The kernel drops `count` lookups of a nodeid."""
+        node = self._nodes.get(nodeid)
+        if node is None:
+            return
+        node.lookups -= count
+        if node.lookups <= 0:
+            node.unused()
+
+    def live(self, nodeid: int) -> Node:
+        """The node of this number. Raises Stale where there is none, or its turn has ended."""
+        node = self._nodes.get(nodeid)
+        if node is None or node.realm.ended:
+            raise Stale
+        return node
+
+    # One gate for every request that changes something: what is not writable answers EROFS.
+
+    def writable(self, nodeid: int) -> WritableNode:
+        """Raises Stale or ReadOnly."""
+        node = self.live(nodeid)
+        if isinstance(node, WritableNode):
+            return node
+        raise ReadOnly
+
+    def writable_directory(self, nodeid: int) -> WritableDirectory:
+        """Raises Stale or ReadOnly."""
+        node = self.live(nodeid)
+        if isinstance(node, WritableDirectory):
+            return node
+        raise ReadOnly
+
+    def writable_file(self, nodeid: int) -> WritableFile:
+        """Raises Stale or ReadOnly."""
+        node = self.live(nodeid)
+        if isinstance(node, WritableFile):
+            return node
+        raise ReadOnly
+
+    def directory(self, nodeid: int) -> Directory:
+        """Raises Stale, NotADirectoryError."""
+        node = self.live(nodeid)
+        if isinstance(node, Directory):
+            return node
+        raise NotADirectoryError(errno.ENOTDIR, "not a directory")
+
+    def file(self, nodeid: int) -> File:
+        """Raises Stale."""
+        node = self.live(nodeid)
+        if isinstance(node, File):
+            return node
+        raise Stale
+
+    def symlink(self, nodeid: int) -> Symlink:
+        """Raises Stale."""
+        node = self.live(nodeid)
+        if isinstance(node, Symlink):
+            return node
+        raise Stale

@@ -1,0 +1,87 @@
+"""The state directory: where the backing directories, the journal and the daemon's lock lie.
+
+STATE/lock              held by the daemon that uses the state
+STATE/journal.sqlite    which turns there are and were
+STATE/turns/KEY/        one for each live turn
+    work/               its workspace, named and shaped as the turn sees it
+STATE/ended/KEY/        ended turns on their way out
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StateUnusable(Exception):
+    """The state directory cannot be used; str() says why, for people."""
+
+
+class Layout:
+    """Paths below a state directory, which is made where there is none. Raises StateUnusable."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.turns = state / "turns"
+        self.ended = state / "ended"
+        self.journal = state / "journal.sqlite"
+        try:
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self.turns, self.ended):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            if not os.access(self.turns, os.W_OK | os.X_OK):
+                raise PermissionError(f"{self.turns} is not writable")
+        except OSError as error:
+            raise StateUnusable(f"cannot use the state directory {state}: {error}") from error
+
+    def work(self, key: str) -> Path:
+        """The backing directory of a live turn's workspace."""
+        return self.turns / key / "work"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other daemons out. Raises StateUnusable where one is in."""
+        try:
+            lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateUnusable(f"cannot use the state directory {self.state}: {error}") from error
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(lock, 20, 0).decode() or "unknown"
+                raise StateUnusable(
+                    f"the state directory {self.state} is in use by another daemon (pid {holder}): "
+                    "give each its own --state"
+                ) from None
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(lock)
+
+    def begin(self, key: str, uid: int, gid: int, *, outbox: bool) -> None:
+        """Make a turn's backing directories. Raises OSError."""
+        folder = self.turns / key
+        folder.mkdir(mode=0o700)
+        work = folder / "work"
+        made = [work, work / "outbox"] if outbox else [work]
+        for path in made:
+            path.mkdir(mode=0o700)
+            if (uid, gid) != (os.geteuid(), os.getegid()):
+                os.chown(path, uid, gid)
+
+    def end(self, key: str) -> Path:
+        """Take a turn's tree out of the live ones; answers where it lies now, to be removed."""
+        away = self.ended / key
+        os.rename(self.turns / key, away)
+        return away
+
+    def live(self) -> list[str]:
+        """The keys that have a tree."""
+        return sorted(entry.name for entry in os.scandir(self.turns))
+
+    def leftovers(self) -> list[Path]:
+        """Trees of ended turns that have not been removed yet."""
+        return [Path(entry.path) for entry in os.scandir(self.ended)]

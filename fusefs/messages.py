@@ -1,0 +1,190 @@
+"""The messages of the control interface: what is asked, what is answered, as pydantic models.
+
+Requests refuse fields that they do not know, so that a misspelt one is named; answers ignore them, so that an
+older client reads a newer daemon. Times are UTC; null means that there is no such thing, never zero.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from policy.limits import Limit, Resource
+
+LABEL_BYTES = 255
+LONGEST_DEADLINE_SECONDS = 366 * 24 * 3600
+HIGHEST_ID = 2**32 - 2  # (uid_t) -1 means "leave it alone" to chown(2), so it names nobody
+
+
+def _label(text: str) -> str:
+    """A name that people read: not empty, at most 255 bytes, one line.
+
+    Raises ValueError, which pydantic turns into a validation error.
+    """
+    if not text or len(text.encode(errors="replace")) > LABEL_BYTES:
+        raise ValueError(f"must have 1 to {LABEL_BYTES} bytes")
+    if not text.isprintable():
+        raise ValueError("must not contain control or other unprintable characters")
+    return text
+
+
+def _component(text: str) -> str:
+    """A label that can stand in a path or an address as one component.
+
+    Raises ValueError where it could not.
+    """
+    _label(text)
+    if text in {".", ".."} or "/" in text or "\\" in text:
+        raise ValueError("must not be '.' or '..', nor contain a slash or a backslash")
+    return text
+
+
+Label = Annotated[str, AfterValidator(_label)]
+Component = Annotated[str, AfterValidator(_component)]
+Owner = Annotated[int, Field(strict=True, ge=0, le=HIGHEST_ID)]
+
+
+class Request(BaseModel):
+    """What a caller sends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Answer(BaseModel):
+    """What the daemon says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class BeginTurn(Request):
+    """Begin a turn; where a turn of this id is live already, the answer is that turn."""
+
+    agent: Label = Field(description="id of a configured agent")
+    user: Label = Field(description="whose turn it is")
+    org: Component = Field(default="default", description="the user's organisation")
+    turn: Component | None = Field(default=None, description="the caller's own id; made where none is given")
+    deadline_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=LONGEST_DEADLINE_SECONDS,
+        allow_inf_nan=False,
+        description="seconds from now; the agent's own where none is given",
+    )
+    uid: Owner | None = Field(default=None, description="owner of the workspace; by default the caller's")
+    gid: Owner | None = Field(default=None, description="group of the workspace; given with uid")
+
+    @model_validator(mode="after")
+    def _owner_is_whole(self) -> Self:
+        if (self.uid is None) != (self.gid is None):
+            raise ValueError("uid and gid are given together or not at all")
+        return self
+
+
+class Usage(Answer):
+    """What an account holds and what it may hold."""
+
+    used_bytes: int = Field(description="charged bytes: allocated blocks, and 1 KiB for each name")
+    limit_bytes: int | None = Field(description="null where nothing bounds this account")
+    used_inodes: int
+    limit_inodes: int | None = Field(description="null where nothing bounds this account")
+    peak_bytes: int | None = Field(description="the most that it ever held; null for an org")
+
+
+class AccountKind(StrEnum):
+    """Whose usage it is. A scratch account is all workspaces of one agent."""
+
+    TURN = "turn"
+    USER = "user"
+    SCRATCH = "scratch"
+    ORG = "org"
+
+
+class Account(Usage):
+    """One account with its owner."""
+
+    kind: AccountKind
+    id: str = Field(description="the turn's, user's, agent's or org's own id")
+    agent: str | None = Field(description="the agent whose limits are in force; null for an org")
+
+
+class UsageBy(StrEnum):
+    """By what usage is summed."""
+
+    TURN = "turn"
+    USER = "user"
+    AGENT = "agent"
+    ORG = "org"
+
+
+class TurnState(StrEnum):
+    """A turn is live, then ended; it never comes back."""
+
+    LIVE = "live"
+    ENDED = "ended"
+
+
+class TurnBegun(Answer):
+    """All that a sandbox needs to work in the turn."""
+
+    turn: str
+    key: str = Field(description="the turn's folder below MNT/turns; cannot be guessed")
+    workspace: str = Field(description="absolute path of the only place that the turn can write")
+    outbox: str | None = Field(description="absolute path; null where the agent gives nothing back")
+    context: str = Field(description="absolute path of what the turn may read of its org's context")
+    env: dict[str, str] = Field(description="environment variables to set for the turn's programs")
+
+
+class Refused(Answer):
+    """One request of a program that a limit refused."""
+
+    at: AwareDatetime
+    limit: Limit
+    resource: Resource
+    bound: int = Field(description="the limit itself, in bytes or inodes")
+    used: int = Field(description="what was held at that moment")
+    asked: int = Field(description="what was asked for on top")
+    detail: str
+
+
+class TurnView(Answer):
+    """One turn as an operator sees it."""
+
+    turn: str
+    key: str
+    agent: str
+    user: str
+    org: str
+    uid: int
+    gid: int
+    state: TurnState
+    begun_at: AwareDatetime
+    deadline_at: AwareDatetime
+    ended_at: AwareDatetime | None
+    workspace: str | None = Field(description="absolute path; null once the turn has ended")
+    usage: Usage | None = Field(description="null once the turn has ended")
+    refused_count: int = Field(description="how often a limit refused something in this turn")
+    refused: list[Refused] = Field(description="the latest of those refusals, oldest first")
+
+
+class DaemonInfo(Answer):
+    """The daemon that answers."""
+
+    version: str
+    pid: int
+    mountpoint: str
+    state_dir: str
+    uptime_s: float
+    features: list[str] = Field(description="kernel features in force, as in linux/fuse.h without FUSE_")
+
+
+class Problem(Answer):
+    """An error, as RFC 9457 has it; `limit` is there where one was hit."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    limit: Limit | None = None
+
+
+PROBLEM_JSON = "application/problem+json"

@@ -1,0 +1,253 @@
+"""What an inode can stand for, as capabilities: a class that cannot change anything has no method that would.
+
+`File`, `Directory` and `Symlink` can be read; `WritableFile` and `WritableDirectory` add what changes. Operations
+turns a changing request for any other node into EROFS, so read-only surfaces need no check of their own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+
+class Attributes(Protocol):
+    """What stat(2) tells of an inode; `os.stat_result` is one."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_gid(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_blocks(self) -> int: ...
+    @property
+    def st_blksize(self) -> int: ...
+    @property
+    def st_rdev(self) -> int: ...
+    @property
+    def st_atime_ns(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
+
+
+class Caller(Protocol):
+    """Who asks: the credentials that the kernel sends with a request."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def gid(self) -> int: ...
+    @property
+    def pid(self) -> int: ...
+
+
+class Change(NamedTuple):
+    """What setattr is asked to change; None leaves a field as it is. Times are in nanoseconds."""
+
+    size: int | None = None
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    atime_ns: int | None = None
+    mtime_ns: int | None = None
+
+
+class Realm:
+    """What nodes live and end with: a workspace ends, the fixed part of the tree does not."""
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = False
+
+
+class Handle(ABC):
+    """An open file. `cached` tells whether the kernel may keep its pages."""
+
+    __slots__ = ()
+    realm: Realm
+    cached = True
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        """Up to `size` bytes; fewer only at the end. Raises BlockingIOError where it would have to wait for a disk.
+
+        What it returns is valid until the next read.
+        """
+
+    @abstractmethod
+    def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
+        """A call that does the same in a worker thread, where it may wait for the disk."""
+
+    def flush(self) -> None:  # noqa: B027 - most files have nothing to do
+        """A descriptor of this open file was closed; whatever this raises is what close(2) returns."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """The last descriptor was closed, or the realm has ended; a second time does nothing."""
+
+
+class WritableHandle(Handle):
+    """A file that was opened for writing."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def write(self, offset: int, data: bytes) -> int:
+        """Write what fits, at least one byte, and return how much that was. Raises LimitReached where nothing fits."""
+
+    @abstractmethod
+    def sync(self, data_only: bool) -> Callable[[], None]:
+        """A call that makes the backing file durable, for a worker thread."""
+
+
+class Listed(NamedTuple):
+    """One entry of a directory listing: where the listing goes on after it, its name, its node and attributes."""
+
+    cookie: int
+    name: bytes
+    node: "Node"
+    attributes: Attributes
+
+
+class Listing(ABC):
+    """An open directory: a snapshot of its names, so that cookies stay right while entries come and go."""
+
+    __slots__ = ()
+    realm: Realm
+
+    @abstractmethod
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        """The entries after `cookie`; 0 starts anew with a fresh snapshot."""
+
+    @abstractmethod
+    def sync(self) -> Callable[[], None]:
+        """A call that makes the directory durable, for a worker thread."""
+
+    def release(self) -> None:  # noqa: B027 - most directories have nothing to do
+        """The directory was closed."""
+
+
+class Node(ABC):
+    """What an inode stands for. `lookups` is the kernel's lookup count of it."""
+
+    __slots__ = ("lookups", "nodeid", "realm")
+    nodeid: int
+    lookups: int
+    realm: Realm
+    timeout_s = 86_400.0
+    """How long the kernel may cache attributes and entry; whatever changes behind its back is invalidated."""
+
+    @abstractmethod
+    def attributes(self) -> Attributes:
+        """What stat(2) tells."""
+
+    @abstractmethod
+    def unused(self) -> None:
+        """The kernel has forgotten this inode."""
+
+    @abstractmethod
+    def get_xattr(self, name: bytes) -> bytes:
+        """Raises OSError ENODATA where there is no such attribute."""
+
+    @abstractmethod
+    def list_xattrs(self) -> list[bytes]:
+        """The names of the extended attributes, those that every path has left out."""
+
+
+class WritableNode(Node):
+    """A node whose attributes can be changed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+        """Apply what setattr asks for; answers the attributes afterwards."""
+
+    @abstractmethod
+    def set_xattr(self, name: bytes, value: bytes) -> None: ...
+
+    @abstractmethod
+    def remove_xattr(self, name: bytes) -> None: ...
+
+
+class Symlink(Node):
+    """A symbolic link."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def target(self) -> bytes: ...
+
+
+class File(Node):
+    """A regular file that can be read."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def open(self) -> Handle: ...
+
+
+class WritableFile(File, WritableNode):
+    """A regular file that can be changed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def open_for(self, flags: int, caller: Caller) -> WritableHandle:
+        """Open for writing; `flags` are open(2)'s, O_TRUNC among them."""
+
+
+class Directory(Node):
+    """A directory that can be read."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def lookup(self, name: bytes) -> tuple[Node, Attributes]:
+        """Raises FileNotFoundError."""
+
+    @abstractmethod
+    def listing(self) -> Listing: ...
+
+    forgets_missing_names = False
+    """Whether the kernel must ask again for a name that did not exist."""
+
+
+class WritableDirectory(Directory, WritableNode):
+    """A directory whose entries can be changed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def create(self, name: bytes, flags: int, mode: int, caller: Caller) -> tuple[Node, Attributes, Handle]: ...
+
+    @abstractmethod
+    def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Node, Attributes]: ...
+
+    @abstractmethod
+    def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Node, Attributes]: ...
+
+    @abstractmethod
+    def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Node, Attributes]: ...
+
+    @abstractmethod
+    def link(self, node: Node, name: bytes) -> tuple[Node, Attributes]:
+        """Give `node` one more name. Raises CrossesTurns for a node of another tree."""
+
+    @abstractmethod
+    def unlink(self, name: bytes) -> None: ...
+
+    @abstractmethod
+    def rmdir(self, name: bytes) -> None: ...
+
+    @abstractmethod
+    def rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
+        """Move an entry to `directory`; `flags` are renameat2(2)'s. Raises CrossesTurns for another tree."""

@@ -1,0 +1,22 @@
+"""What the kernel is told to forget. Called from worker threads only: inside a handler it could deadlock."""
+
+from collections.abc import Iterable
+
+import pyfuse3
+
+
+def forget_entry(parent: int, name: bytes) -> None:
+    """Drop a name and what is cached below it; one that the kernel does not know is fine."""
+    try:
+        pyfuse3.invalidate_entry(parent, name)
+    except FileNotFoundError:
+        return
+
+
+def forget_inodes(nodeids: Iterable[int]) -> None:
+    """Drop the cached attributes and pages of inodes; those that the kernel does not know are fine."""
+    for nodeid in nodeids:
+        try:
+            pyfuse3.invalidate_inode(nodeid)
+        except FileNotFoundError:
+            continue

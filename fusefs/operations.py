@@ -1,0 +1,287 @@
+"""pyfuse3's requests in, replies out: find the node or handle, call it, translate what it answers or raises.
+
+No rule and no file is known here. A changing handler runs from start to end without awaiting anything, so nothing
+else sees a half-made change.
+"""
+
+import errno
+import functools
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import pyfuse3
+import trio
+from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
+
+from fusefs.handles import Handles
+from fusefs.inodes import Inodes
+from fusefs.nodes import Attributes, Change, Directory, Handle, Listing, Node, WritableHandle
+from policy.refusals import ReadOnly, Refusal
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+Space = Callable[[int], StatvfsData]
+"""What df is told by a process id."""
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+
+
+def _refuse(error: BaseException, handler: str) -> FUSEError:
+    """What a handler may raise (anything else would end pyfuse3's loop, and the mount with it)."""
+    if isinstance(error, Refusal):
+        return FUSEError(error.errno)
+    if isinstance(error, OSError) and error.errno:
+        return FUSEError(error.errno)
+    log.error("%s failed", handler, exc_info=error)
+    return FUSEError(errno.EIO)
+
+
+def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    """Make a pyfuse3 handler of a method that awaits nothing."""
+
+    @functools.wraps(method)
+    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        try:
+            return method(*arguments, **named)
+        except Exception as error:
+            raise _refuse(error, method.__name__) from error
+
+    return run
+
+
+def waiting_handler(
+    method: Callable[Arguments, Awaitable[Answer]],
+) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    """Make a pyfuse3 handler of a method that may wait for the disk."""
+
+    @functools.wraps(method)
+    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        try:
+            return await method(*arguments, **named)
+        except Exception as error:
+            raise _refuse(error, method.__name__) from error
+
+    return run
+
+
+def entry(node: Node, st: Attributes) -> EntryAttributes:
+    """The kernel's form of a node's attributes."""
+    answer = EntryAttributes()
+    answer.st_ino = node.nodeid
+    answer.attr_timeout = answer.entry_timeout = node.timeout_s
+    answer.st_mode = st.st_mode
+    answer.st_nlink = st.st_nlink
+    answer.st_uid = st.st_uid
+    answer.st_gid = st.st_gid
+    answer.st_rdev = st.st_rdev
+    answer.st_size = st.st_size
+    answer.st_blocks = st.st_blocks
+    answer.st_blksize = st.st_blksize
+    answer.st_atime_ns = st.st_atime_ns
+    answer.st_mtime_ns = st.st_mtime_ns
+    answer.st_ctime_ns = st.st_ctime_ns
+    return answer
+
+
+class Operations(pyfuse3.Operations):
+    """The handlers. `files` and `listings` are what is open; `space` answers statfs."""
+
+    supports_dot_lookup = False
+    enable_writeback_cache = False  # with it a write past a limit would succeed, and close tell EIO
+
+    def __init__(self, inodes: Inodes, space: Space) -> None:
+        super().__init__()
+        self.files: Handles[Handle] = Handles()
+        self.listings: Handles[Listing] = Handles()
+        self._inodes = inodes
+        self._space = space
+
+    def _found(self, node: Node, st: Attributes) -> EntryAttributes:
+        """Answer with an entry, which the kernel counts as a lookup of its node."""
+        node.lookups += 1
+        return entry(node, st)
+
+    @handler
+    def lookup(self, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        directory = self._inodes.directory(parent)
+        try:
+            return self._found(*directory.lookup(name))
+        except FileNotFoundError:
+            return _missing(directory)
+
+    async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        for nodeid, count in inode_list:
+            try:
+                self._inodes.forget(nodeid, count)
+            except Exception:
+                log.exception("forget failed")
+
+    @handler
+    def getattr(self, nodeid: int, ctx: RequestContext) -> EntryAttributes:
+        node = self._inodes.live(nodeid)
+        return entry(node, node.attributes())
+
+    @handler
+    def setattr(
+        self, nodeid: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
+    ) -> EntryAttributes:
+        node = self._inodes.writable(nodeid)
+        handle = None if fh is None else self.files.live(fh)
+        return entry(node, node.change(_change(attr, fields), ctx, handle))
+
+    @handler
+    def readlink(self, nodeid: int, ctx: RequestContext) -> bytes:
+        return self._inodes.symlink(nodeid).target()
+
+    @handler
+    def mknod(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self._inodes.writable_directory(parent).mknod(name, mode, ctx))
+
+    @handler
+    def mkdir(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self._inodes.writable_directory(parent).mkdir(name, mode, ctx))
+
+    @handler
+    def symlink(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self._inodes.writable_directory(parent).symlink(name, target, ctx))
+
+    @handler
+    def link(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        node = self._inodes.live(nodeid)
+        return self._found(*self._inodes.writable_directory(parent).link(node, name))
+
+    @handler
+    def unlink(self, parent: int, name: bytes, ctx: RequestContext) -> None:
+        self._inodes.writable_directory(parent).unlink(name)
+
+    @handler
+    def rmdir(self, parent: int, name: bytes, ctx: RequestContext) -> None:
+        self._inodes.writable_directory(parent).rmdir(name)
+
+    @handler
+    def rename(
+        self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: RequestContext
+    ) -> None:
+        directory = self._inodes.writable_directory(parent)
+        directory.rename(name, self._inodes.writable_directory(new_parent), new_name, flags)
+
+    @handler
+    def create(
+        self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        directory = self._inodes.writable_directory(parent)
+        node, st, handle = directory.create(name, flags, mode, ctx)
+        return self._opened(handle), self._found(node, st)
+
+    @handler
+    def open(self, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
+        if flags & _WRITING:
+            return self._opened(self._inodes.writable_file(nodeid).open_for(flags, ctx))
+        return self._opened(self._inodes.file(nodeid).open())
+
+    def _opened(self, handle: Handle) -> FileInfo:
+        return FileInfo(fh=self.files.add(handle), direct_io=not handle.cached, keep_cache=handle.cached)
+
+    @waiting_handler
+    async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer
+        self, fh: int, offset: int, size: int
+    ) -> bytes | memoryview:
+        handle = self.files.live(fh)
+        try:
+            return handle.read(offset, size)
+        except BlockingIOError:
+            return await trio.to_thread.run_sync(handle.read_waiting(offset, size))
+
+    @handler
+    def write(self, fh: int, offset: int, data: bytes) -> int:
+        handle = self.files.live(fh)
+        if not isinstance(handle, WritableHandle):
+            raise ReadOnly
+        return handle.write(offset, data)
+
+    @handler
+    def flush(self, fh: int) -> None:
+        self.files.live(fh).flush()
+
+    @handler
+    def release(self, fh: int) -> None:
+        self.files.release(fh)
+
+    @waiting_handler
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        handle = self.files.live(fh)
+        if isinstance(handle, WritableHandle):
+            await trio.to_thread.run_sync(handle.sync(datasync))
+
+    @handler
+    def opendir(self, nodeid: int, ctx: RequestContext) -> int:
+        return self.listings.add(self._inodes.directory(nodeid).listing())
+
+    @handler
+    def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
+        for listed in self.listings.live(fh).entries(start):
+            node = listed.node
+            if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
+                self._inodes.forget(node.nodeid, 0)  # it was made known for this reply only
+                return
+            if listed.name not in (b".", b".."):  # the kernel counts no lookup of these
+                node.lookups += 1
+
+    @handler
+    def releasedir(self, fh: int) -> None:
+        self.listings.release(fh)
+
+    @waiting_handler
+    async def fsyncdir(self, fh: int, datasync: bool) -> None:
+        await trio.to_thread.run_sync(self.listings.live(fh).sync())
+
+    @handler
+    def statfs(self, ctx: RequestContext) -> StatvfsData:
+        return self._space(ctx.pid)
+
+    @handler
+    def getxattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> bytes:
+        return self._inodes.live(nodeid).get_xattr(name)
+
+    @handler
+    def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:
+        return self._inodes.live(nodeid).list_xattrs()
+
+    @handler
+    def setxattr(self, nodeid: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        self._inodes.writable(nodeid).set_xattr(name, value)
+
+    @handler
+    def removexattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> None:
+        self._inodes.writable(nodeid).remove_xattr(name)
+
+    @handler
+    def access(self, nodeid: int, mode: int, ctx: RequestContext) -> bool:
+        """Never asked under default_permissions; a session without it leaves the check to open."""
+        self._inodes.live(nodeid)
+        return True
+
+
+def _missing(directory: Directory) -> EntryAttributes:
+    """A name that does not exist; the kernel may remember that where only its own requests can make it."""
+    if directory.forgets_missing_names:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    answer = EntryAttributes()
+    answer.st_ino = 0
+    answer.entry_timeout = directory.timeout_s
+    return answer
+
+
+def _change(attr: EntryAttributes, fields: SetattrFields) -> Change:
+    return Change(
+        size=attr.st_size if fields.update_size else None,
+        mode=attr.st_mode if fields.update_mode else None,
+        uid=attr.st_uid if fields.update_uid else None,
+        gid=attr.st_gid if fields.update_gid else None,
+        atime_ns=attr.st_atime_ns if fields.update_atime else None,
+        mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
+    )

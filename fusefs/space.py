@@ -1,0 +1,76 @@
+"""What df is told: a turn's limit and use for a process that sees one turn of the mount, all scratch for others.
+
+pyfuse3 does not say which path statfs(2) was asked of, so what the asking process has mounted decides.
+"""
+
+from collections.abc import Callable, Iterable
+
+from pyfuse3 import StatvfsData
+
+from fusefs.accounting import Account, Accounts, TurnAccount
+from policy.limits import Limit
+
+UNIT = 1024
+"""Bytes of the unit in which df counts (f_frsize): what a name is charged with."""
+_BLOCK = 4096
+
+
+def seen_turn(pid: int, device: str) -> str | None:
+    """The key of the one turn that a process sees of the mount `device` ("major:minor"), or None.
+
+    A sandbox has `turns/KEY/...` bound somewhere and no more of the mount; /proc/PID/mountinfo tells it
+    (proc_pid_mountinfo(5): field 3 is the device, field 4 the root of the mount within its filesystem).
+    """
+    try:
+        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            roots = [fields[3] for fields in (line.split(" ", 5) for line in mounts) if fields[2] == device]
+    except OSError:
+        return None
+    keys = {root.split("/")[2] for root in roots if root.startswith("/turns/")}
+    return keys.pop() if len(keys) == 1 and all(root.startswith("/turns/") for root in roots) else None
+
+
+def of_turn(account: TurnAccount) -> StatvfsData:
+    """A turn's limit and use, and as available what the tightest of turn, user and scratch leaves.
+
+    statfs(2) has one figure for free inodes where it has two for blocks: the tightest, so that `df -i` shows what
+    can still be made; the total is then what is used and that.
+    """
+    room = account.room()
+    answer = _unit()
+    answer.f_blocks = account.bound_bytes // UNIT
+    answer.f_bfree = max(0, account.bound_bytes - account.used_bytes) // UNIT
+    answer.f_bavail = room.bytes // UNIT
+    answer.f_ffree = answer.f_favail = room.inodes
+    answer.f_files = account.used_inodes + room.inodes
+    return answer
+
+
+def of_scratch(accounts: Iterable[Account]) -> StatvfsData:
+    """The totals of all scratch."""
+    scratch = [account for account in accounts if account.limit is Limit.SCRATCH]
+    answer = _unit()
+    answer.f_blocks = sum(account.bound_bytes for account in scratch) // UNIT
+    answer.f_bfree = answer.f_bavail = sum(max(0, a.bound_bytes - a.used_bytes) for a in scratch) // UNIT
+    answer.f_files = sum(account.bound_inodes for account in scratch)
+    answer.f_ffree = answer.f_favail = sum(max(0, a.bound_inodes - a.used_inodes) for a in scratch)
+    return answer
+
+
+def _unit() -> StatvfsData:
+    answer = StatvfsData()
+    answer.f_bsize = _BLOCK
+    answer.f_frsize = UNIT
+    answer.f_namemax = 255
+    return answer
+
+
+def answering(device: str, accounts: Accounts) -> Callable[[int], StatvfsData]:
+    """What answers statfs(2) of a process for the mount `device`."""
+
+    def space(pid: int) -> StatvfsData:
+        key = seen_turn(pid, device)
+        account = None if key is None else accounts.turn(key)
+        return of_scratch(accounts.all()) if account is None else of_turn(account)
+
+    return space

@@ -1,0 +1,41 @@
+"""The status files: what the control interface tells, made anew each time one is opened."""
+
+import json
+import os
+from collections.abc import Callable
+
+from pydantic import BaseModel
+
+from fusefs import views
+from fusefs.accounting import Accounts
+from fusefs.messages import DaemonInfo
+from fusefs.tree import FixedDirectory, GeneratedFile, Ownership, fixed_nodeid
+from fusefs.turns import Turns
+
+_DAEMON, _USAGE = 4, 5
+
+
+def publish(
+    folder: FixedDirectory,
+    operators: int | None,
+    turns: Turns,
+    accounts: Accounts,
+    info: Callable[[], DaemonInfo],
+) -> list[GeneratedFile]:
+    """Put daemon.json and usage.json into the status folder; answers the nodes, to be made known."""
+    gid, mode = (os.getegid(), 0o400) if operators is None else (operators, 0o440)
+    owner = Ownership(os.geteuid(), gid, mode)
+    daemon = GeneratedFile(fixed_nodeid(_DAEMON), owner, lambda: _document(info()))
+    usage = GeneratedFile(
+        fixed_nodeid(_USAGE),
+        owner,
+        lambda: _document(*views.accounts(turns.live(), accounts.all(), None), many=True),
+    )
+    folder.put(b"daemon.json", daemon)
+    folder.put(b"usage.json", usage)
+    return [daemon, usage]
+
+
+def _document(*models: BaseModel, many: bool = False) -> bytes:
+    shown = [model.model_dump(mode="json") for model in models]
+    return json.dumps(shown if many else shown[0], indent=2).encode() + b"\n"

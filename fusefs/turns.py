@@ -1,0 +1,202 @@
+"""Turns: begun, found, ended. A turn owns a workspace, its account and its places in the mount."""
+
+import logging
+import os
+import time
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import trio
+
+from fusefs.accounting import Account, Accounts, Totals, TurnAccount
+from fusefs.journal import Journal, TurnRecord
+from fusefs.layout import Layout
+from fusefs.messages import BeginTurn
+from fusefs.recovery import measure
+from fusefs.surfaces import Surfaces
+from fusefs.workspace import Workspace
+from policy import keys, tenancy
+from policy.deployment import Agent, Deployment
+from policy.refusals import NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A live turn."""
+
+    record: TurnRecord
+    workspace: Workspace
+    has_outbox: bool
+
+    @property
+    def account(self) -> TurnAccount:
+        """What it holds, and may hold."""
+        return self.workspace.account
+
+
+class Turns:
+    """The live turns, by key. Beginning and ending are recorded in the journal, one at a time, in a worker thread."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        layout: Layout,
+        journal: Journal,
+        accounts: Accounts,
+        surfaces: Surfaces,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._deployment = deployment
+        self._layout = layout
+        self._journal = journal
+        self._accounts = accounts
+        self._surfaces = surfaces
+        self._nursery = nursery
+        self._live: dict[str, Turn] = {}
+        self._changing = trio.Lock()
+
+    def live(self) -> list[Turn]:
+        """All live turns, in the order in which they began."""
+        return list(self._live.values())
+
+    def find(self, turn: str) -> Turn:
+        """A live turn by its id or key. Raises NoSuchTurn, or TurnOver where it has ended."""
+        found = self._live_turn(turn)
+        if found is not None:
+            return found
+        if self._journal.by_key(turn) or self._journal.by_id(turn):
+            raise TurnOver(turn)
+        raise NoSuchTurn(turn)
+
+    def _live_turn(self, turn: str) -> Turn | None:
+        by_key = self._live.get(turn)
+        if by_key is not None:
+            return by_key
+        return next((live for live in self._live.values() if live.record.id == turn), None)
+
+    async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> Turn:
+        """Begin a turn, or answer the live one of the same id.
+
+        Raises UnknownAgent, TooManyTurns, TurnConflict; OSError where the backing directory cannot be made.
+        """
+        agent = self._deployment.agent(request.agent)
+        async with self._changing:
+            live = None if request.turn is None else self._live_turn(request.turn)
+            if live is not None:
+                if (live.record.agent, live.record.user) != (request.agent, request.user):
+                    raise TurnConflict(live.record.id)
+                return live
+            self._check_tenancy(request.org)
+            record = _record(request, agent, peer_uid, peer_gid)
+            await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
+            return self._take_up(record)
+
+    def _check_tenancy(self, org: str) -> None:
+        settings = self._deployment.fusefs
+        held = sum(turn.record.org == org for turn in self._live.values())
+        tenancy.check_begin(org, held, len(self._live), settings.max_turns_per_org, settings.max_turns)
+
+    def _make(self, record: TurnRecord, outbox: bool) -> None:
+        """Tree first, record second: a tree without a record is swept at the next start."""
+        try:
+            self._layout.begin(record.key, record.uid, record.gid, outbox=outbox)
+            self._journal.begin(record)
+        except BaseException:
+            if record.key in self._layout.live():
+                self._layout.end(record.key)
+            raise
+
+    async def end(self, turn: str) -> TurnRecord:
+        """End a turn: its workspace is gone at once for everyone, its bytes are freed in the background.
+
+        Raises NoSuchTurn, TurnOver.
+        """
+        async with self._changing:
+            ending = self.find(turn)
+            record = replace(ending.record, ended_at=time.time())
+            del self._live[record.key]
+            self._surfaces.close(record, ending.workspace)
+            held = self._accounts.close_turn(ending.account)
+            tree = await trio.to_thread.run_sync(self._put_away, record)
+        await self._surfaces.tell_kernel(record, ending.workspace)
+        self._nursery.start_soon(self._free, ending.workspace, tree, held)
+        return record
+
+    def _put_away(self, record: TurnRecord) -> Path:
+        """Record first, tree second: a tree without a live record is swept at the next start."""
+        assert record.ended_at is not None
+        self._journal.end(record.key, record.ended_at)
+        return self._layout.end(record.key)
+
+    async def _free(self, workspace: Workspace, tree: Path, held: Totals) -> None:
+        workspace.hold_known()
+        await self._remove(tree, workspace.account.scratch, held)
+        workspace.close()
+
+    async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:
+        """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
+        done = await trio.run_process(["rm", "-rf", "--one-file-system", "--", tree], check=False, capture_stderr=True)
+        if done.returncode:
+            log.error("cannot remove %s, which stays charged: %s", tree, done.stderr.decode(errors="replace"))
+            return
+        scratch.settle(-held.bytes, -held.inodes)
+
+    def recover(self) -> None:
+        """Take up the live turns again, with totals from their trees, and remove what ended ones left."""
+        trees = set(self._layout.live())
+        for record in self._journal.live():
+            if record.key in trees:
+                trees.discard(record.key)
+                self._take_up(record)
+            else:
+                log.error("turn %s has lost its tree: it is ended", record.id)
+                self._journal.end(record.key, time.time())
+        for key in trees:
+            self._layout.end(key)
+        for tree in self._layout.leftovers():
+            self._sweep(tree)
+
+    def _take_up(self, record: TurnRecord) -> Turn:
+        agent = self._agent(record.agent)
+        account = self._accounts.open_turn(record.key, record.agent, record.user, agent.limits)
+        workspace = self._surfaces.open(record, self._layout.work(record.key), account)
+        held = measure(workspace.root.descriptor())
+        account.settle(held.bytes, held.inodes)
+        turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox)
+        return turn
+
+    def _agent(self, agent: str) -> Agent:
+        try:
+            return self._deployment.agent(agent)
+        except UnknownAgent:
+            log.warning("the configuration has no agent %s any more: its live turns get the default limits", agent)
+            return Agent(id=agent)
+
+    def _sweep(self, tree: Path) -> None:
+        agent = self._agent(keys.agent_of(tree.name))
+        descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            held = measure(descriptor)
+        finally:
+            os.close(descriptor)
+        scratch = self._accounts.scratch_of(agent.id, agent.limits)
+        scratch.settle(held.bytes, held.inodes)
+        self._nursery.start_soon(self._remove, tree, scratch, held)
+
+
+def _record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:
+    now = time.time()
+    return TurnRecord(
+        id=request.turn or str(uuid.uuid4()),
+        key=keys.key_for(agent.id, uuid.uuid4()),
+        agent=agent.id,
+        user=request.user,
+        org=request.org,
+        uid=peer_uid if request.uid is None else request.uid,
+        gid=peer_gid if request.gid is None else request.gid,
+        begun_at=now,
+        deadline_at=now + (request.deadline_seconds or agent.deadline_seconds),
+    )

@@ -1,0 +1,158 @@
+"""What is said of turns and accounts: the daemon's own objects in, messages out.
+
+The control interface, the status files and the attributes all say it through here, so they say one thing.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from fusefs import accounting
+from fusefs.journal import TurnRecord
+from fusefs.messages import (
+    Account,
+    AccountKind,
+    Refused,
+    TurnBegun,
+    TurnState,
+    TurnView,
+    Usage,
+    UsageBy,
+)
+from policy.limits import Limit
+
+
+class LiveTurn(Protocol):
+    """What a live turn lets others see."""
+
+    @property
+    def record(self) -> TurnRecord:
+        """Who it is, since when, until when."""
+
+    @property
+    def account(self) -> accounting.TurnAccount:
+        """What it holds and may hold."""
+
+    @property
+    def has_outbox(self) -> bool:
+        """Whether its agent gives anything back."""
+
+
+def usage(account: accounting.Account) -> Usage:
+    """One account's totals and limits."""
+    return Usage(
+        used_bytes=account.used_bytes,
+        limit_bytes=account.bounds.bytes,
+        used_inodes=account.used_inodes,
+        limit_inodes=account.bounds.inodes,
+        peak_bytes=account.peak_bytes,
+    )
+
+
+def turn_begun(turn: LiveTurn, mountpoint: str) -> TurnBegun:
+    """The paths and the environment of a live turn, below the mountpoint given."""
+    key = turn.record.key
+    folder = os.path.join(mountpoint, "turns", key)
+    workspace = os.path.join(folder, "work")
+    outbox = os.path.join(workspace, "outbox") if turn.has_outbox else None
+    context = os.path.join(folder, "context")
+    env = {"TMPDIR": workspace, "HOME": workspace, "FUSEFS_CONTEXT": context, "FUSEFS_TURN": turn.record.id}
+    if outbox is not None:
+        env |= {"FUSEFS_OUTBOX": outbox, "VESSEL_OUTBOX": outbox}
+    return TurnBegun(turn=turn.record.id, key=key, workspace=workspace, outbox=outbox, context=context, env=env)
+
+
+def turn_view(turn: LiveTurn, mountpoint: str) -> TurnView:
+    """A live turn with its usage and what was refused to it."""
+    return TurnView(
+        **_who(turn.record),
+        state=TurnState.LIVE,
+        workspace=turn_begun(turn, mountpoint).workspace,
+        usage=usage(turn.account),
+        refused_count=turn.account.refused_count,
+        refused=[_refused(event) for event in turn.account.refused],
+    )
+
+
+def ended_view(record: TurnRecord) -> TurnView:
+    """A turn that has ended: who and when, and nothing else."""
+    return TurnView(**_who(record), state=TurnState.ENDED, workspace=None, usage=None, refused_count=0, refused=[])
+
+
+def accounts(turns: Sequence[LiveTurn], every: Iterable[accounting.Account], by: UsageBy | None) -> list[Account]:
+    """Accounts of one kind, or of turn, user and scratch where `by` is None; the tightest bound last."""
+    match by:
+        case UsageBy.TURN:
+            return [_account(AccountKind.TURN, t.record.id, t.record.agent, t.account) for t in turns]
+        case UsageBy.USER:
+            # A user has one account an agent, shared by the user's turns.
+            owners = {id(t.account.user): t for t in turns}.values()
+            return [_account(AccountKind.USER, t.record.user, t.record.agent, t.account.user) for t in owners]
+        case UsageBy.AGENT:
+            return [_account(AccountKind.SCRATCH, a.id, a.id, a) for a in every if a.limit is Limit.SCRATCH]
+        case UsageBy.ORG:
+            return _orgs(turns)
+        case None:
+            kinds = (UsageBy.AGENT, UsageBy.USER, UsageBy.TURN)
+            everything = list(every)
+            return [account for kind in kinds for account in accounts(turns, everything, kind)]
+
+
+def _who(record: TurnRecord) -> dict[str, Any]:
+    return {
+        "turn": record.id,
+        "key": record.key,
+        "agent": record.agent,
+        "user": record.user,
+        "org": record.org,
+        "uid": record.uid,
+        "gid": record.gid,
+        "begun_at": _time(record.begun_at),
+        "deadline_at": _time(record.deadline_at),
+        "ended_at": None if record.ended_at is None else _time(record.ended_at),
+    }
+
+
+def _account(kind: AccountKind, owner: str, agent: str, account: accounting.Account) -> Account:
+    return Account(kind=kind, id=owner, agent=agent, **dict(usage(account)))
+
+
+def _orgs(turns: Sequence[LiveTurn]) -> list[Account]:
+    """What the live turns of each org hold together; nothing bounds it, nobody keeps its peak."""
+    sums: dict[str, tuple[int, int]] = {}
+    for turn in turns:
+        held_bytes, held_inodes = sums.get(turn.record.org, (0, 0))
+        sums[turn.record.org] = (
+            held_bytes + turn.account.used_bytes,
+            held_inodes + turn.account.used_inodes,
+        )
+    return [
+        Account(
+            kind=AccountKind.ORG,
+            id=org,
+            agent=None,
+            used_bytes=held_bytes,
+            limit_bytes=None,
+            used_inodes=held_inodes,
+            limit_inodes=None,
+            peak_bytes=None,
+        )
+        for org, (held_bytes, held_inodes) in sums.items()
+    ]
+
+
+def _refused(event: accounting.Refused) -> Refused:
+    return Refused(
+        at=_time(event.at),
+        limit=event.refusal.limit,
+        resource=event.refusal.resource,
+        bound=event.refusal.bound,
+        used=event.refusal.used,
+        asked=event.refusal.asked,
+        detail=str(event.refusal),
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

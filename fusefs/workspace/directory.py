@@ -1,0 +1,235 @@
+"""Directories of a workspace: every operation that makes, moves or removes a name, and what it charges."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from fusefs import backing
+from fusefs.nodes import (
+    Attributes,
+    Caller,
+    Change,
+    Directory,
+    Handle,
+    Listed,
+    Listing,
+    Node,
+    WritableDirectory,
+)
+from fusefs.workspace.entry import Entry
+from fusefs.workspace.file import RegularFile, WriteHandle
+from policy.limits import NAME_BYTES
+from policy.names import check_name
+from policy.refusals import CrossesTurns, NotPermitted
+
+if TYPE_CHECKING:
+    from fusefs.workspace.workspace import Workspace
+
+_MAKEABLE = frozenset({stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK})
+
+
+class WorkspaceDirectory(Entry, WritableDirectory):
+    """A directory.
+
+    `open_descriptor` is -1 while it has none; `children` counts the names in it that entries are reached by, and
+    keeps it known as long as there are any; `group` is what new entries inherit from a set-gid directory, or -1.
+    """
+
+    __slots__ = ("children", "group", "open_descriptor")
+
+    def __init__(
+        self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory | None", name: bytes
+    ) -> None:
+        self.children = 0
+        self.open_descriptor = -1
+        self.group = _inherited_group(st)
+        super().__init__(workspace, st, parent or self, name)
+
+    def descriptor(self) -> int:
+        """A descriptor for the *at calls."""
+        descriptor = self.open_descriptor
+        return descriptor if descriptor >= 0 else self.realm.descriptors.open(self)
+
+    def attributes(self) -> os.stat_result:
+        return os.fstat(self.open_descriptor) if self.open_descriptor >= 0 else super().attributes()
+
+    def hold(self) -> None:
+        if self.held < 0:
+            self.held = self.realm.descriptors.keep(self)
+
+    def needed(self) -> bool:
+        return self.children > 0
+
+    def lose_child(self) -> None:
+        """An entry is no longer reached by a name in here."""
+        self.children -= 1
+        if self.children == 0:
+            self.realm.drop(self)
+
+    def close(self) -> None:
+        self.realm.descriptors.close(self)
+        super().close()
+
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+        super().change(change, caller, handle)
+        st = self.attributes()
+        self.group = _inherited_group(st)
+        return st
+
+    def lookup(self, name: bytes) -> tuple[Entry, Attributes]:
+        check_name(name)
+        st = os.stat(name, dir_fd=self.descriptor(), follow_symlinks=False)
+        return self.realm.adopt(st, self, name), st
+
+    def listing(self) -> "WorkspaceListing":
+        return WorkspaceListing(self)
+
+    def create(self, name: bytes, flags: int, mode: int, caller: Caller) -> tuple[Entry, Attributes, Handle]:
+        check_name(name)
+        self.realm.account.admit(NAME_BYTES, 1)
+        access = (flags & os.O_ACCMODE) | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, access, stat.S_IMODE(mode), dir_fd=self.descriptor())
+        try:
+            entry, st = self._made(name, mode, caller)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        assert isinstance(entry, RegularFile)
+        return entry, st, WriteHandle(entry, descriptor, caller.uid)
+
+    def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
+        check_name(name)
+        self.realm.account.admit(NAME_BYTES, 1)
+        os.mkdir(name, stat.S_IMODE(mode), dir_fd=self.descriptor())
+        return self._made(name, 0, caller)
+
+    def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
+        check_name(name)
+        if stat.S_IFMT(mode) not in _MAKEABLE:
+            raise NotPermitted("devices cannot be made in a workspace")
+        self.realm.account.admit(NAME_BYTES, 1)
+        os.mknod(name, mode, dir_fd=self.descriptor())
+        return self._made(name, mode, caller)
+
+    def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
+        check_name(name)
+        self.realm.account.admit(NAME_BYTES, 1)
+        os.symlink(target, name, dir_fd=self.descriptor())
+        return self._made(name, 0, caller)
+
+    def link(self, node: Node, name: bytes) -> tuple[Entry, Attributes]:
+        check_name(name)
+        if not isinstance(node, Entry) or node.realm is not self.realm:
+            raise CrossesTurns
+        self.realm.account.admit(NAME_BYTES, 0)
+        self.descriptor()
+        source, source_name, follow = node.place()
+        here = self.descriptor()  # again: opening the other directory may have closed this one's
+        os.link(source_name, name, src_dir_fd=source, dst_dir_fd=here, follow_symlinks=follow)
+        self.realm.account.settle(NAME_BYTES, 0)
+        st = backing.stat_at(here, name)
+        return self.realm.adopt(st, self, name), st
+
+    def unlink(self, name: bytes) -> None:
+        check_name(name)
+        here = self.descriptor()
+        st = backing.stat_at(here, name)
+        if stat.S_ISDIR(st.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory")
+        entry = self.realm.lose_name(st, self, name)
+        os.unlink(name, dir_fd=here)
+        self.realm.lost_name(st, entry)
+
+    def rmdir(self, name: bytes) -> None:
+        check_name(name)
+        st = backing.stat_at(self.descriptor(), name)
+        entry = self.realm.lose_name(st, self, name)
+        os.rmdir(name, dir_fd=self.descriptor())
+        self.realm.lost_name(st, entry)
+
+    def rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
+        check_name(name)
+        check_name(new_name)
+        if not isinstance(directory, WorkspaceDirectory) or directory.realm is not self.realm:
+            raise CrossesTurns
+        if flags & ~(backing.RENAME_NOREPLACE | backing.RENAME_EXCHANGE):
+            raise OSError(errno.EINVAL, "renameat2 flags")
+        here, there = self.realm.descriptors.pair(self, directory)
+        st = backing.stat_at(here, name)
+        replaced = backing.stat_if_there(there, new_name)
+        if flags & backing.RENAME_EXCHANGE:
+            backing.exchange(here, name, there, new_name)
+            self.realm.moved(st, self, name, directory, new_name)
+            self.realm.moved(backing.stat_at(here, name), directory, new_name, self, name)
+        elif replaced is None:
+            os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
+            self.realm.moved(st, self, name, directory, new_name)
+        elif flags & backing.RENAME_NOREPLACE:
+            raise FileExistsError(errno.EEXIST, "exists")
+        elif replaced.st_ino != st.st_ino:  # two names of one file: rename(2) does nothing
+            entry = self.realm.lose_name(replaced, directory, new_name)
+            here, there = self.realm.descriptors.pair(self, directory)
+            os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
+            self.realm.moved(st, self, name, directory, new_name)
+            self.realm.lost_name(replaced, entry)
+
+    def _made(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, os.stat_result]:
+        """Charge what was just made under `name`, and give it to the caller."""
+        here = self.descriptor()
+        self.realm.account.settle(NAME_BYTES, 1)
+        uid, gid = (
+            caller.uid,
+            caller.gid if self.group < 0 else -1,
+        )  # a set-gid directory has given its own group
+        if uid != self.realm.daemon_uid or gid not in (-1, self.realm.daemon_gid):
+            os.chown(name, uid, gid, dir_fd=here, follow_symlinks=False)
+            if mode & backing.SET_ID:  # which chown(2) has cleared
+                os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
+        st = os.stat(name, dir_fd=here, follow_symlinks=False)
+        return self.realm.adopt(st, self, name), st
+
+
+class WorkspaceListing(Listing):
+    """An open directory. Cookie 1 is after ".", 2 after "..", and so on through the snapshot of names."""
+
+    __slots__ = ("directory", "names", "realm")
+    realm: "Workspace"
+
+    def __init__(self, directory: WorkspaceDirectory) -> None:
+        self.directory = directory
+        self.realm = directory.realm
+        self.names: list[bytes] = []
+
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        directory = self.directory
+        here = directory.descriptor()
+        if cookie == 0:
+            self.names = [b".", b"..", *backing.names(here)]
+        for position in range(cookie, len(self.names)):
+            name = self.names[position]
+            if position < 2:
+                node = directory if position == 0 else directory.parent
+                yield Listed(position + 1, name, node, node.attributes())
+                continue
+            try:
+                st = os.stat(name, dir_fd=here, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # it went since the snapshot
+            yield Listed(position + 1, name, self.realm.adopt(st, directory, name), st)
+
+    def sync(self) -> Callable[[], None]:
+        return backing.in_thread(self.directory.descriptor(), _sync_directory)
+
+
+def _sync_directory(descriptor: int) -> None:
+    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+    try:
+        os.fsync(readable)
+    finally:
+        os.close(readable)
+
+
+def _inherited_group(st: os.stat_result) -> int:
+    return st.st_gid if st.st_mode & stat.S_ISGID else -1

@@ -1,0 +1,152 @@
+"""Entries of a workspace: how an inode is reached on the backing directory, and what all kinds have in common.
+
+An entry is reached by its directory and a name (its anchor), or, once no name is known, by a descriptor that keeps
+the backing inode in being: while the kernel can still name a nodeid, which is the backing inode's number, that
+number must not come to mean another file.
+"""
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import xattr
+
+from fusefs import backing
+from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
+from policy.refusals import Stale
+from policy.xattrs import RESERVED, check_settable
+
+if TYPE_CHECKING:
+    from fusefs.workspace.directory import WorkspaceDirectory
+    from fusefs.workspace.workspace import Workspace
+
+_NO_SYSTEM = b"system."  # POSIX ACLs and the like: the mount has none, and says so with EOPNOTSUPP
+
+
+class Entry(WritableNode):
+    """An inode of a workspace. `held` is the descriptor that keeps it once its name is gone, or -1."""
+
+    __slots__ = ("held", "name", "parent")
+    realm: "Workspace"
+
+    def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
+        self.realm = workspace
+        self.nodeid = st.st_ino
+        self.lookups = 0
+        self.held = -1
+        self.parent = parent
+        self.name = name
+        parent.children += 1
+
+    def anchor(self, parent: "WorkspaceDirectory", name: bytes) -> None:
+        """Be reached by another name from now on."""
+        parent.children += 1
+        former, self.parent, self.name = self.parent, parent, name
+        former.lose_child()
+
+    def place(self) -> tuple[int, bytes, bool]:
+        """Directory descriptor, name, and whether to follow it: what the *at calls need to reach this inode."""
+        if self.held >= 0:
+            return -1, backing.path_of(self.held), True
+        return self.parent.descriptor(), self.name, False
+
+    def path(self) -> tuple[bytes, bool]:
+        """The same for calls that take a path only: a path, and whether not to follow it."""
+        if self.held >= 0:
+            return backing.path_of(self.held), False
+        return b"%s/%s" % (backing.path_of(self.parent.descriptor()), self.name), True
+
+    def attributes(self) -> os.stat_result:
+        """Raises Stale where the name now leads to another inode: somebody else changed the backing directory."""
+        if self.held >= 0:
+            return os.fstat(self.held)
+        st = os.stat(self.name, dir_fd=self.parent.descriptor(), follow_symlinks=False)
+        if st.st_ino != self.nodeid:
+            raise Stale
+        return st
+
+    def hold(self) -> None:
+        """Keep the inode in being without a name."""
+        if self.held < 0:
+            self.held = backing.hold(self.parent.descriptor(), self.name)
+
+    def unused(self) -> None:
+        """The kernel has forgotten it, and nothing here needs it any more."""
+        self.realm.drop(self)
+
+    def close(self) -> None:
+        """Give back the descriptors; the entry is not used again."""
+        if self.held >= 0:
+            os.close(self.held)
+            self.held = -1
+
+    def unlinked(self) -> None:
+        """The last name is gone: release what the inode is charged with."""
+        self.realm.account.settle(0, -1)
+
+    def needed(self) -> bool:
+        """Whether something here needs it, although the kernel has forgotten it."""
+        return False
+
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+        directory, name, follow = self.place()
+        before = self.attributes()
+        if change.uid is not None or change.gid is not None:
+            # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
+            uid = -1 if change.uid is None else change.uid
+            gid = -1 if change.gid is None else change.gid
+            os.chown(name, uid, gid, dir_fd=directory, follow_symlinks=follow)
+        if change.mode is not None and not stat.S_ISLNK(before.st_mode):
+            os.chmod(name, stat.S_IMODE(change.mode), dir_fd=directory)
+        if change.atime_ns is not None or change.mtime_ns is not None:
+            atime = before.st_atime_ns if change.atime_ns is None else change.atime_ns
+            mtime = before.st_mtime_ns if change.mtime_ns is None else change.mtime_ns
+            os.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
+        return self.attributes()
+
+    def get_xattr(self, name: bytes) -> bytes:
+        if name.startswith(RESERVED):
+            return self.realm.attribute(name, self)
+        self._check_namespace(name)
+        path, nofollow = self.path()
+        return bytes(xattr.getxattr(path, os.fsdecode(name), nofollow))
+
+    def list_xattrs(self) -> list[bytes]:
+        path, nofollow = self.path()
+        return [name for name in map(os.fsencode, xattr.listxattr(path, nofollow)) if not name.startswith(RESERVED)]
+
+    def set_xattr(self, name: bytes, value: bytes) -> None:
+        check_settable(name)
+        self._check_namespace(name)
+        path, nofollow = self.path()
+        xattr.setxattr(path, os.fsdecode(name), value, 0, nofollow)
+
+    def remove_xattr(self, name: bytes) -> None:
+        check_settable(name)
+        self._check_namespace(name)
+        path, nofollow = self.path()
+        xattr.removexattr(path, os.fsdecode(name), nofollow)
+
+    @staticmethod
+    def _check_namespace(name: bytes) -> None:
+        if name.startswith(_NO_SYSTEM):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+
+class Special(Entry):
+    """A FIFO or a socket: the kernel does the rest."""
+
+    __slots__ = ()
+
+
+class Link(Entry, Symlink):
+    """A symbolic link."""
+
+    __slots__ = ()
+
+    def target(self) -> bytes:
+        directory, name, _ = self.place()
+        if self.held >= 0:  # readlinkat(2) with an empty name reads the link that the descriptor holds
+            return os.readlink(b"", dir_fd=self.held)
+        return os.readlink(name, dir_fd=directory)

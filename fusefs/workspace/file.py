@@ -1,0 +1,202 @@
+"""Regular files of a workspace: opening, reading, and the write path with its limits."""
+
+import os
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fusefs import backing
+from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile, WritableHandle
+from fusefs.workspace.entry import Entry
+from policy.limits import BLOCK_BYTES, Limit, Resource, worst_case
+from policy.refusals import LimitReached
+
+if TYPE_CHECKING:
+    from fusefs.workspace.directory import WorkspaceDirectory
+    from fusefs.workspace.workspace import Workspace
+
+# O_APPEND would make pwrite(2) ignore the offset; the kernel has already given the right one. O_TRUNC and O_CREAT
+# change what is charged, so they are done by hand. O_DIRECT asks for aligned buffers; O_SYNC comes as FSYNC.
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class RegularFile(Entry, WritableFile):
+    """A regular file. `charged` is what its content is charged with (bytes); `opens` counts its open handles."""
+
+    __slots__ = ("charged", "opens")
+
+    def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
+        super().__init__(workspace, st, parent, name)
+        self.charged = st.st_blocks * BLOCK_BYTES
+        self.opens = 0
+
+    def open(self) -> "ReadHandle":
+        return ReadHandle(self, self.open_backing(os.O_RDONLY))
+
+    def open_for(self, flags: int, caller: Caller) -> "WriteHandle":
+        handle = WriteHandle(self, self.open_backing(flags & os.O_ACCMODE), caller.uid)
+        if flags & os.O_TRUNC:
+            try:
+                self.truncate(handle.descriptor, 0, caller.uid)
+            except BaseException:
+                handle.release()
+                raise
+        return handle
+
+    def open_backing(self, access: int) -> int:
+        """A descriptor of the backing file. Raises OSError."""
+        directory, name, follow = self.place()
+        flags = access | _OPEN_FLAGS
+        return os.open(name, flags & ~os.O_NOFOLLOW if follow else flags, dir_fd=directory)
+
+    def settle(self, st: os.stat_result) -> None:
+        """Charge what the file has allocated now."""
+        charged = st.st_blocks * BLOCK_BYTES
+        if charged != self.charged:
+            self.realm.account.settle(charged - self.charged, 0)
+            self.charged = charged
+
+    def truncate(self, descriptor: int, size: int, uid: int) -> None:
+        """Set the size. Raises LimitReached past the file limit."""
+        if size > self.realm.account.file_bytes:
+            raise self.beyond_file_limit(size)
+        try:
+            os.ftruncate(descriptor, size)
+        finally:
+            st = os.fstat(descriptor)
+            self.settle(st)
+        drop_set_id(descriptor, st.st_mode, uid)
+
+    def beyond_file_limit(self, size: int) -> LimitReached:
+        """The refusal of a file of `size` bytes."""
+        account = self.realm.account
+        bound = account.file_bytes
+        return account.note(LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound)))
+
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+        if change.size is not None:
+            if isinstance(handle, WriteHandle):
+                self.truncate(handle.descriptor, change.size, caller.uid)
+            else:
+                descriptor = self.open_backing(os.O_WRONLY)
+                try:
+                    self.truncate(descriptor, change.size, caller.uid)
+                finally:
+                    os.close(descriptor)
+        if change[1:] == (None,) * 5:
+            return self.attributes()
+        return super().change(change, caller, handle)
+
+    def set_xattr(self, name: bytes, value: bytes) -> None:
+        # Attributes that do not fit in the inode take a block, which st_blocks counts.
+        self.realm.account.admit(worst_case(0, len(value) + len(name), self.realm.block), 0)
+        try:
+            super().set_xattr(name, value)
+        finally:
+            self.settle(self.attributes())
+
+    def remove_xattr(self, name: bytes) -> None:
+        super().remove_xattr(name)
+        self.settle(self.attributes())
+
+    def needed(self) -> bool:
+        return self.opens > 0
+
+    def unlinked(self) -> None:
+        if self.opens:
+            return  # what it holds stays charged until the last handle is released
+        self.realm.account.settle(-self.charged, -1)
+        if self.charged and self.held >= 0:
+            backing.discard_content(self.held)
+        self.charged = 0
+
+    def released(self) -> None:
+        """One handle less."""
+        self.opens -= 1
+        if not self.opens and self.held >= 0 and os.fstat(self.held).st_nlink == 0:
+            self.unlinked()
+
+
+class ReadHandle(Handle):
+    """A file opened for reading."""
+
+    __slots__ = ("descriptor", "file", "realm")
+    realm: "Workspace"
+
+    def __init__(self, file: RegularFile, descriptor: int) -> None:
+        self.file = file
+        self.realm = file.realm
+        self.descriptor = descriptor
+        file.opens += 1
+
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        return self.realm.reader.read(self.descriptor, offset, size)
+
+    def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
+        return backing.in_thread(self.descriptor, lambda descriptor: os.pread(descriptor, size, offset))
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            self.file.released()
+
+
+class WriteHandle(ReadHandle, WritableHandle):
+    """A file opened for writing, or for reading and writing. `uid` is the opener's."""
+
+    __slots__ = ("uid",)
+
+    def __init__(self, file: RegularFile, descriptor: int, uid: int) -> None:
+        super().__init__(file, descriptor)
+        self.uid = uid
+
+    def write(self, offset: int, data: bytes) -> int:
+        file = self.file
+        account = file.realm.account
+        if offset + len(data) > account.file_bytes:
+            data = self._within_file_limit(offset, data)
+        if not account.fits(worst_case(offset, len(data), file.realm.block)):
+            data = self._what_fits(offset, data)
+        try:
+            written = os.pwrite(self.descriptor, data, offset)
+        finally:
+            st = os.fstat(self.descriptor)
+            file.settle(st)
+        if st.st_mode & backing.SET_ID:
+            drop_set_id(self.descriptor, st.st_mode, self.uid)
+        return written
+
+    def _within_file_limit(self, offset: int, data: bytes) -> bytes:
+        """What of `data` lies within the file limit. Raises LimitReached where nothing does."""
+        bound = self.file.realm.account.file_bytes
+        if offset >= bound:
+            raise self.file.beyond_file_limit(offset + len(data))
+        return data[: bound - offset]
+
+    def _what_fits(self, offset: int, data: bytes) -> bytes:
+        """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
+        account = self.file.realm.account
+        block = self.file.realm.block
+        count = backing.fitting(self.descriptor, offset, len(data), account.room().bytes, block)
+        if not count:
+            account.admit(worst_case(offset, len(data), block), 0)
+        return data[:count]
+
+    def sync(self, data_only: bool) -> Callable[[], None]:
+        return backing.in_thread(self.descriptor, os.fdatasync if data_only else os.fsync)
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            self.realm.settle_later(self.file)
+        super().release()
+
+
+def drop_set_id(descriptor: int, mode: int, uid: int) -> None:
+    """Clear set-uid, and set-gid of a program, when somebody but root changes the content (FUSE_HANDLE_KILLPRIV_V2)."""
+    if uid == 0 or not mode & backing.SET_ID:
+        return
+    cleared = stat.S_IMODE(mode) & ~stat.S_ISUID
+    if mode & stat.S_IXGRP:
+        cleared &= ~stat.S_ISGID
+    os.fchmod(descriptor, cleared)

@@ -1,0 +1,191 @@
+"""A turn's workspace: which of its inodes the kernel knows, by which names, and what they are charged with."""
+
+import errno
+import json
+import os
+import stat
+import time
+
+from fusefs import backing
+from fusefs.accounting import TurnAccount
+from fusefs.inodes import Inodes
+from fusefs.nodes import Realm
+from fusefs.workspace.descriptors import Descriptors
+from fusefs.workspace.directory import WorkspaceDirectory
+from fusefs.workspace.entry import Entry, Link, Special
+from fusefs.workspace.file import RegularFile
+from policy.limits import NAME_BYTES
+
+_KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
+    stat.S_IFREG: RegularFile,
+    stat.S_IFDIR: WorkspaceDirectory,
+    stat.S_IFLNK: Link,
+}
+_INLINE_BLOCKS = 4  # that many extents lie in an ext4 inode itself; a file of no more blocks never needs another
+
+
+class Workspace(Realm):
+    """The tree below a backing directory, charged to one turn's account.
+
+    `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
+    filesystem allocates (bytes).
+    """
+
+    def __init__(
+        self,
+        turn: str,
+        descriptor: int,
+        account: TurnAccount,
+        inodes: Inodes,
+        descriptors: Descriptors,
+        reader: backing.Reader,
+    ) -> None:
+        super().__init__()
+        self.turn = turn
+        self.account = account
+        self.descriptors = descriptors
+        self.reader = reader
+        self.block = os.fstatvfs(descriptor).f_frsize
+        self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self._inodes = inodes
+        self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
+        self._unsettled: dict[RegularFile, float] = {}
+        self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
+        self.root.open_descriptor = descriptor
+        inodes.add(self.root)
+
+    def adopt(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
+        """The entry of an inode that was found under a name."""
+        entry = self._inodes.known(st.st_ino)
+        if entry is None:
+            entry = _KINDS.get(stat.S_IFMT(st.st_mode), Special)(self, st, parent, name)
+            self._inodes.add(entry)
+            return entry
+        assert isinstance(entry, Entry)
+        if entry.name != name or entry.parent is not parent:
+            self._seen_as(entry, st, parent, name)
+        return entry
+
+    def _seen_as(self, entry: Entry, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> None:
+        if st.st_nlink == 1 or stat.S_ISDIR(st.st_mode):
+            entry.anchor(parent, name)
+            return
+        others = self._other_names.setdefault(entry.nodeid, [])
+        if (parent, name) not in others:
+            others.append((parent, name))
+            parent.children += 1
+
+    def lose_name(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Entry | None:
+        """See to it that an inode can be reached without a name that is about to go; answers its entry, if known."""
+        entry = self._inodes.known(st.st_ino)
+        if not isinstance(entry, Entry):
+            return None
+        others = self._other_names.get(entry.nodeid)
+        if entry.parent is not directory or entry.name != name:
+            if others and (directory, name) in others:
+                others.remove((directory, name))
+                directory.lose_child()
+        elif others:
+            parent, other = others.pop()
+            entry.anchor(parent, other)
+            parent.lose_child()
+        else:
+            entry.hold()
+        return entry
+
+    def lost_name(self, st: os.stat_result, entry: Entry | None) -> None:
+        """Release what a removed name was charged with; with the last name, the inode and its content as well."""
+        self.account.settle(-NAME_BYTES, 0)
+        if st.st_nlink > 1 and not stat.S_ISDIR(st.st_mode):
+            return
+        if entry is None:
+            self.account.settle(-backing.charged_bytes(st), -1)
+        else:
+            entry.unlinked()
+
+    def moved(
+        self,
+        st: os.stat_result,
+        directory: WorkspaceDirectory,
+        name: bytes,
+        new_directory: WorkspaceDirectory,
+        new_name: bytes,
+    ) -> None:
+        """An inode has another name now."""
+        entry = self._inodes.known(st.st_ino)
+        if not isinstance(entry, Entry):
+            return
+        if entry.parent is directory and entry.name == name:
+            entry.anchor(new_directory, new_name)
+            return
+        others = self._other_names.get(entry.nodeid, [])
+        if (directory, name) in others:
+            others[others.index((directory, name))] = (new_directory, new_name)
+            new_directory.children += 1
+            directory.lose_child()
+
+    def drop(self, entry: Entry) -> None:
+        """Make an entry unknown that the kernel has forgotten, and directories above it that were kept only for it."""
+        while entry.lookups <= 0 and not entry.needed():
+            self._inodes.discard(entry)
+            for parent, _ in self._other_names.pop(entry.nodeid, ()):
+                parent.lose_child()
+            if isinstance(entry, RegularFile) and self._unsettled.pop(entry, None) is not None:
+                self._settle(entry)
+            entry.close()
+            entry = entry.parent
+            entry.children -= 1
+
+    def settle_later(self, file: RegularFile) -> None:
+        """Look again at a written file, once the backing filesystem has written it back.
+
+        ext4 allocates the index blocks of a fragmented file only then, and counts them in st_blocks.
+        """
+        if file.charged > _INLINE_BLOCKS * self.block:
+            self._unsettled.pop(file, None)  # so that the oldest stay first
+            self._unsettled[file] = time.monotonic()
+
+    def settle_due(self, before: float) -> None:
+        """Charge what the files released before a time (monotonic seconds) hold by now."""
+        while self._unsettled:
+            file, released = next(iter(self._unsettled.items()))
+            if released > before:
+                return
+            del self._unsettled[file]
+            self._settle(file)
+
+    def _settle(self, file: RegularFile) -> None:
+        try:
+            file.settle(file.attributes())
+        except OSError:  # it was removed, and what it was charged with has been released
+            return
+
+    def end(self) -> None:
+        """From now on every request for it is answered ESTALE."""
+        self.ended = True
+        self._unsettled.clear()
+
+    def attribute(self, name: bytes, entry: Entry | None = None) -> bytes:
+        """A `user.fusefs.` attribute of an entry, or of the turn. Raises OSError ENODATA where there is none such."""
+        if name == b"user.fusefs.turn":
+            return self.turn.encode()
+        if name == b"user.fusefs.usage":
+            return json.dumps({account.kind: account.figures() for account in self.account.chain}).encode()
+        if name == b"user.fusefs.charged" and isinstance(entry, RegularFile):
+            return b"%d" % entry.charged
+        raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+
+    def hold_known(self) -> None:
+        """Keep every inode in being that the kernel may still name, although the tree is about to be removed."""
+        for node in self._inodes:
+            if node.realm is self and isinstance(node, Entry) and node is not self.root:
+                try:
+                    node.hold()
+                except FileNotFoundError:
+                    continue
+
+    def close(self) -> None:
+        """Close the backing directory; the turn has ended and its tree is gone."""
+        self.descriptors.close_all(self)
+        os.close(self.root.open_descriptor)
+        self.root.open_descriptor = -1

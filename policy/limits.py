@@ -1,0 +1,60 @@
+"""Scratch, user, turn and file limits: does this growth fit?
+
+A caller asks with the growth, never with a new total, so that what frees space has nothing to ask.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from policy.refusals import Limit, LimitReached, Resource
+
+__all__ = ["BLOCK_BYTES", "NAME_BYTES", "AgentLimits", "Bounds", "Limit", "Resource", "check", "worst_case"]
+
+NAME_BYTES = 1024  # charged for each name (CONTRACT, Limits); also the bytes of a limit that buy one inode
+BLOCK_BYTES = 512  # the unit of st_blocks, whatever the filesystem's own block is: stat(2)
+
+
+class Bounds(NamedTuple):
+    """What an account may hold."""
+
+    bytes: int
+    inodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """The limits of one agent's turns: `file_bytes` is how far one file may grow."""
+
+    scratch: Bounds
+    user: Bounds
+    turn: Bounds
+    file_bytes: int
+
+    @classmethod
+    def from_sizes(cls, *, scratch: int, user_disk: int, turn_disk: int) -> Self:
+        """The limits that three sizes in bytes stand for (CONTRACT, Limits)."""
+        return cls(
+            scratch=_bounds(scratch), user=_bounds(user_disk), turn=_bounds(turn_disk), file_bytes=turn_disk
+        )
+
+
+def _bounds(size: int) -> Bounds:
+    return Bounds(bytes=size, inodes=size // NAME_BYTES)
+
+
+def worst_case(offset: int, length: int, block: int) -> int:
+    """The most that a write of `length` bytes at `offset` can allocate in blocks of `block` bytes.
+
+    It is what the touched blocks hold, as if none were there: an overwrite takes less.
+    """
+    if length <= 0:
+        return 0
+    first = offset // block
+    end = -(-(offset + length) // block)
+    return (end - first) * block
+
+
+def check(limit: Limit, resource: Resource, bound: int, used: int, growth: int) -> None:
+    """Raise LimitReached where `used` and `growth` together pass `bound`; no growth always fits."""
+    if growth > 0 and used + growth > bound:
+        raise LimitReached(limit, resource, bound, used, growth)

@@ -1,0 +1,69 @@
+"""Does this growth fit: exactly up to the bound, and never a byte past it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.limits import AgentLimits, Bounds, Limit, Resource, check, worst_case
+from policy.refusals import LimitReached
+
+
+def test_three_sizes_are_all_limits() -> None:
+    limits = AgentLimits.from_sizes(scratch=256 << 20, user_disk=128 << 20, turn_disk=64 << 20)
+
+    assert limits == AgentLimits(
+        scratch=Bounds(268_435_456, 262_144),
+        user=Bounds(134_217_728, 131_072),
+        turn=Bounds(67_108_864, 65_536),
+        file_bytes=67_108_864,
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "allocated"),
+    [
+        (0, 0, 0),
+        (100, 0, 0),
+        (0, 1, 4_096),
+        (0, 4_096, 4_096),
+        (0, 4_097, 8_192),
+        (4_095, 1, 4_096),
+        (4_095, 2, 8_192),
+        (4_096, 4_096, 4_096),
+        (1 << 40, 1, 4_096),
+        (1, 1 << 20, (1 << 20) + 4_096),
+    ],
+)
+def test_worst_case(offset: int, length: int, allocated: int) -> None:
+    assert worst_case(offset, length, 4_096) == allocated
+
+
+@given(st.integers(0, 1 << 50), st.integers(1, 1 << 21), st.sampled_from([512, 1_024, 4_096, 65_536]))
+def test_worst_case_is_the_touched_blocks(offset: int, length: int, block: int) -> None:
+    allocated = worst_case(offset, length, block)
+
+    assert allocated % block == 0
+    assert length <= allocated < length + 2 * block
+
+
+@pytest.mark.parametrize(
+    ("used", "growth"),
+    [(0, 100), (99, 1), (100, 0), (100, -1), (200, 0), (200, -50), (0, 0)],
+)
+def test_what_fits_passes_and_so_does_what_does_not_grow(used: int, growth: int) -> None:
+    check(Limit.TURN, Resource.BYTES, 100, used, growth)
+
+
+@pytest.mark.parametrize(("used", "growth"), [(0, 101), (99, 2), (100, 1), (200, 1)])
+def test_what_does_not_fit_is_refused_and_names_everything(used: int, growth: int) -> None:
+    with pytest.raises(LimitReached) as refused:
+        check(Limit.USER, Resource.INODES, 100, used, growth)
+
+    limit = refused.value
+    assert (limit.limit, limit.resource, limit.bound, limit.used, limit.asked) == (
+        Limit.USER,
+        Resource.INODES,
+        100,
+        used,
+        growth,
+    )

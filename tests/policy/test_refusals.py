@@ -1,0 +1,98 @@
+"""Every refusal has an errno and a message; the list is what the control interface and the kernel rely on."""
+
+import errno
+import pickle
+from dataclasses import is_dataclass
+
+import pytest
+
+from policy import refusals
+from policy.refusals import (
+    CrossesTurns,
+    InvalidDeployment,
+    InvalidRequest,
+    Limit,
+    LimitReached,
+    NameTooLong,
+    NoSuchTurn,
+    NotPermitted,
+    Problem,
+    ReadOnly,
+    Refusal,
+    Resource,
+    Stale,
+    TooManyTurns,
+    TurnConflict,
+    TurnEnded,
+    TurnOver,
+    UnknownAgent,
+)
+
+TURN_FULL = LimitReached(Limit.TURN, Resource.BYTES, 67_108_864, 67_100_000, 8_192)
+SCRATCH_FULL = LimitReached(Limit.SCRATCH, Resource.INODES, 65_536, 65_536, 1)
+
+EVERY_REFUSAL = [
+    (TURN_FULL, errno.EDQUOT, "turn limit reached: 64m (67108864 bytes), used 67100000, asked 8192 more"),
+    (SCRATCH_FULL, errno.ENOSPC, "scratch limit reached: 65536 inodes, used 65536, asked 1 more"),
+    (ReadOnly(), errno.EROFS, "read-only"),
+    (NameTooLong(), errno.ENAMETOOLONG, "a name has at most 255 bytes"),
+    (NotPermitted("no devices"), errno.EPERM, "no devices"),
+    (CrossesTurns(), errno.EXDEV, "a file stays in its turn"),
+    (TurnEnded(), errno.ESTALE, "the turn has ended"),
+    (Stale(), errno.ESTALE, "no such file any more"),
+    (NoSuchTurn("t1"), errno.ENOENT, "no turn t1"),
+    (TurnOver("t1"), errno.ESTALE, "turn t1 has ended"),
+    (TurnConflict("t1"), errno.EEXIST, "turn t1 is live for another agent or user"),
+    (TooManyTurns("org acme", 10, 10), errno.EDQUOT, "org acme already holds 10 of 10"),
+    (UnknownAgent("ax", ("a", "b"), "a"), errno.ENOENT, "no agent ax: did you mean a?"),
+    (UnknownAgent("x", ("a", "b"), None), errno.ENOENT, "no agent x: the configuration has a, b"),
+    (UnknownAgent("x", (), None), errno.ENOENT, "no agent x: the configuration has none"),
+    (InvalidRequest("no {user}"), errno.EINVAL, "no {user}"),
+    (
+        InvalidDeployment("d.toml", (Problem("a", "id", "missing", "an id"), Problem(None, "x", "y", "z"))),
+        errno.EINVAL,
+        "d.toml: agent a: id: missing; right: an id\nd.toml: x: y; right: z",
+    ),
+]
+
+
+@pytest.mark.parametrize(("refusal", "number", "text"), EVERY_REFUSAL, ids=lambda value: type(value).__name__)
+def test_each_refusal_has_an_errno_and_a_message(refusal: Refusal, number: int, text: str) -> None:
+    assert (refusal.errno, str(refusal)) == (number, text)
+
+
+def test_the_table_above_has_every_refusal() -> None:
+    declared = {
+        kind
+        for kind in vars(refusals).values()
+        if isinstance(kind, type) and issubclass(kind, Refusal) and kind is not Refusal
+    }
+
+    assert {type(refusal) for refusal, _, _ in EVERY_REFUSAL} == declared
+
+
+@pytest.mark.parametrize(
+    ("limit", "number"),
+    [
+        (Limit.FILE, errno.EFBIG),
+        (Limit.TURN, errno.EDQUOT),
+        (Limit.USER, errno.EDQUOT),
+        (Limit.SCRATCH, errno.ENOSPC),
+    ],
+)
+def test_the_limit_decides_the_errno(limit: Limit, number: int) -> None:
+    assert LimitReached(limit, Resource.BYTES, 1, 1, 1).errno == number
+
+
+def test_a_refusal_keeps_its_values_and_shows_them() -> None:
+    assert (TURN_FULL.limit, TURN_FULL.bound, TURN_FULL.asked) == ("turn", 67_108_864, 8_192)
+    assert repr(NoSuchTurn("t1")) == "NoSuchTurn(turn='t1')"
+
+
+@pytest.mark.parametrize("refusal", [refusal for refusal, _, _ in EVERY_REFUSAL if is_dataclass(refusal)])
+def test_a_refusal_is_told_apart_by_identity_and_survives_pickling(refusal: Refusal) -> None:
+    """Tracebacks put exceptions into sets, so equality must not take their hash away."""
+    copy = pickle.loads(pickle.dumps(refusal))
+
+    assert copy not in {refusal}
+    assert (str(copy), copy.errno) == (str(refusal), refusal.errno)
