@@ -34,7 +34,9 @@ class RegularFile(Entry, WritableFile):
         return ReadHandle(self, self.open_backing(os.O_RDONLY))
 
     def open_for(self, flags: int, caller: Caller) -> "WriteHandle":
-        handle = WriteHandle(self, self.open_backing(flags & os.O_ACCMODE), caller.uid)
+        # O_RDONLY | O_TRUNC truncates, too; the backing file has to be open for writing for that.
+        access = flags & os.O_ACCMODE or (os.O_RDWR if flags & os.O_TRUNC else os.O_RDONLY)
+        handle = WriteHandle(self, self.open_backing(access), caller.uid)
         if flags & os.O_TRUNC:
             try:
                 self.truncate(handle.descriptor, 0, caller.uid)

@@ -1,0 +1,123 @@
+"""The journal on real files: what is kept, what is refused, what is said of a file that cannot be used."""
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fusefs.journal import Journal, JournalUnusable, TurnRecord
+
+TURN = TurnRecord(
+    id="t1",
+    key="guide-" + 32 * "0",
+    agent="guide",
+    user="ada",
+    org="acme",
+    uid=1000,
+    gid=1000,
+    begun_at=1_700_000_000.5,
+    deadline_at=1_700_000_600.5,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a journal may be made."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    """An open, empty journal."""
+    opened = Journal(path)
+    yield opened
+    opened.close()
+
+
+def test_a_turn_survives_reopening(journal: Journal, path: Path) -> None:
+    journal.begin(TURN)
+    journal.close()
+
+    again = Journal(path)
+
+    assert again.live() == [TURN]
+    assert again.by_id("t1") == TURN
+    assert again.by_key(TURN.key) == TURN
+    again.close()
+
+
+def test_an_ended_turn_is_kept_and_no_longer_live(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.end(TURN.key, 1_700_000_100.0)
+    journal.end(TURN.key, 1_700_000_999.0)
+
+    assert journal.live() == []
+    assert journal.by_id("t1") == replace(TURN, ended_at=1_700_000_100.0)
+
+
+def test_an_id_comes_again_after_its_turn_has_ended_and_the_newest_is_found(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.end(TURN.key, 1_700_000_100.0)
+    earlier_by_the_clock = replace(TURN, key="guide-" + 32 * "1", begun_at=1.0)
+    journal.begin(earlier_by_the_clock)
+
+    assert journal.by_id("t1") == earlier_by_the_clock
+
+
+def test_two_live_turns_of_one_id_are_impossible(journal: Journal) -> None:
+    journal.begin(TURN)
+
+    with pytest.raises(JournalUnusable, match="UNIQUE"):
+        journal.begin(replace(TURN, key="guide-" + 32 * "1"))
+
+    assert journal.live() == [TURN]
+
+
+def test_what_was_never_there_is_none(journal: Journal) -> None:
+    assert journal.by_id("t9") is None
+    assert journal.by_key("k") is None
+
+
+def test_it_may_be_used_from_another_thread(journal: Journal) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(journal.begin, TURN).result()
+
+    assert journal.live() == [TURN]
+
+
+def test_writes_are_durable(journal: Journal, path: Path) -> None:
+    """WAL and FULL, as an operator's own connection and the journal's see them."""
+    other = sqlite3.connect(path)
+
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    other.close()
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_text("not a database, but long enough to be looked at\n" * 100)
+    before = path.read_bytes()
+
+    with pytest.raises(JournalUnusable, match=r"journal\.db: file is not a database"):
+        Journal(path)
+
+    assert path.read_bytes() == before
+
+
+def test_a_newer_schema_is_refused_and_says_what_to_do(journal: Journal, path: Path) -> None:
+    journal._db.execute(
+        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('fusefs', 'm999_later', '')"
+    )
+    journal._db.conn.commit()
+    journal.close()
+
+    with pytest.raises(JournalUnusable, match=r"newer fusefs .schema m999_later.*another state directory"):
+        Journal(path)
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(JournalUnusable, match="unable to open database file"):
+        Journal(tmp_path / "nowhere" / "journal.db")

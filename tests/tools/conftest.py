@@ -1,0 +1,85 @@
+"""A control interface that is served while a test runs, and the command line as a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fusefs.control import create_app
+from fusefs.control_socket import Gate, serve_control
+from tests.stand_ins import DAEMON, FakeTurns
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class FakeDaemon:
+    """A control interface with a stand-in for the turns; `info` may be changed while it is served."""
+
+    socket: Path
+    turns: FakeTurns = field(default_factory=FakeTurns)
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def serve(self, started: Callable[[Callable[[], None]], None]) -> None:
+        """Serve until the function that `started` was given is called, from any thread."""
+
+        async def main() -> None:
+            app = create_app(self.turns, self.turns.accounts, lambda: DAEMON.model_copy(update=self.info))
+            token = trio.lowlevel.current_trio_token()
+            async with trio.open_nursery() as nursery:
+                await nursery.start(serve_control, self.socket, app, Gate(os.getuid(), None))
+                started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
+
+        trio.run(main)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    """A control interface that answers at `daemon.socket`."""
+    fake = FakeDaemon(tmp_path / "control.sock")
+    ready = threading.Event()
+    stops: list[Callable[[], None]] = []
+
+    def started(stop: Callable[[], None]) -> None:
+        stops.append(stop)
+        ready.set()
+
+    thread = threading.Thread(target=fake.serve, args=(started,))
+    thread.start()
+    assert ready.wait(30)
+    yield fake
+    stops[0]()
+    thread.join()
+
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def fusefs(tmp_path: Path) -> Cli:
+    """Run `fusefs ARG...` with its socket and state in a temporary directory."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "FUSEFS_SOCKET": str(tmp_path / "control.sock"),
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+
+    def run(*arguments: str | bytes | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tools.cli", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+def document(done: subprocess.CompletedProcess[str]) -> Any:  # noqa: ANN401 - any JSON
+    """Standard output, which must be one JSON document."""
+    return json.loads(done.stdout)

@@ -1,0 +1,138 @@
+"""Both clients against a control interface that is really served."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from fusefs.messages import AccountKind, BeginTurn, TurnState, UsageBy
+from policy.refusals import TurnOver
+from tests.tools.conftest import ROOT, FakeDaemon
+from tools.client import Client, DaemonUnreachable, Refused, TrioClient, default_socket
+
+ADA = BeginTurn(agent="guide", user="ada", turn="t 1")
+
+
+def test_the_sync_client_does_all_that_a_caller_may_ask(daemon: FakeDaemon) -> None:
+    with Client(daemon.socket) as client:
+        begun = client.begin(ADA)
+        shown = client.show("t 1")
+        listed = client.turns()
+        usage = client.usage(UsageBy.AGENT)
+        ended = client.end("t 1")
+        info = client.daemon()
+
+    assert begun.turn == "t 1"
+    assert begun.env["TMPDIR"] == begun.workspace
+    assert listed == [shown]
+    assert (usage[0].kind, usage[0].id) == (AccountKind.SCRATCH, "guide")
+    assert ended.state is TurnState.ENDED
+    assert info.pid == 7
+
+
+def test_the_trio_client_does_the_same(daemon: FakeDaemon) -> None:
+    async def main() -> None:
+        async with TrioClient(daemon.socket) as client:
+            begun = await client.begin(ADA)
+            assert begun.turn == "t 1"
+            assert await client.turns() == [await client.show("t 1")]
+            assert [account.kind for account in await client.usage()] == ["scratch", "user", "turn"]
+            assert (await client.end("t 1")).state is TurnState.ENDED
+            assert (await client.daemon()).pid == 7
+
+    trio.run(main)
+
+
+def test_a_problem_is_raised_with_all_that_it_says(daemon: FakeDaemon) -> None:
+    daemon.turns.error = TurnOver("t1")
+
+    with Client(daemon.socket) as client, pytest.raises(Refused, match="turn t1 has ended") as refused:
+        client.show("t1")
+
+    assert refused.value.problem.status == 410
+    assert refused.value.problem.type == "urn:fusefs:problem:turn-over"
+
+
+@pytest.mark.parametrize("turn", ["", ".", "..", "a/b", "a?b", "%2F", "\udcff"])
+def test_a_turn_that_could_not_be_is_not_found(daemon: FakeDaemon, turn: str) -> None:
+    with Client(daemon.socket) as client, pytest.raises(Refused) as refused:
+        client.show(turn)
+
+    assert refused.value.problem.status == 404
+
+
+# httpcore leaves the socket of a failed connect to the garbage collector.
+unclosed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@unclosed
+def test_no_socket_is_no_daemon(tmp_path: Path) -> None:
+    with Client(tmp_path / "none") as client, pytest.raises(DaemonUnreachable, match=r"none: No such file"):
+        client.daemon()
+
+
+@unclosed
+def test_a_stale_socket_is_no_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+
+    with Client(path) as client, pytest.raises(DaemonUnreachable, match="Connection refused"):
+        client.daemon()
+
+
+def test_a_daemon_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        with Client(path, timeout=0.1) as client, pytest.raises(DaemonUnreachable, match="does not answer"):
+            client.daemon()
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+def test_a_socket_that_is_not_ours_to_use_is_not_called_a_missing_daemon(daemon: FakeDaemon) -> None:
+    for folder in daemon.socket.parents:
+        if folder.stat().st_uid == os.getuid() and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o711)
+    program = """
+import os, pathlib, sys
+from tools.client import Client, SocketForbidden
+client = Client(pathlib.Path(sys.argv[1]))
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    client.daemon()
+except SocketForbidden as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(daemon.socket)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+    assert "only root and the operator group may use it" in done.stdout
+
+
+def test_the_socket_of_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSEFS_SOCKET", "/somewhere/else")
+
+    assert default_socket() == Path("/somewhere/else")
+
+
+@pytest.mark.parametrize(
+    ("uid", "expected"), [(0, "/run/fusefs/control.sock"), (1000, "/run/user/7/fusefs/control.sock")]
+)
+def test_the_default_socket_is_by_user(monkeypatch: pytest.MonkeyPatch, uid: int, expected: str) -> None:
+    monkeypatch.delenv("FUSEFS_SOCKET", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+
+    assert default_socket() == Path(expected)

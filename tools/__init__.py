@@ -1,0 +1,1 @@
+"""What people type and what the platform imports: the command line and the client."""

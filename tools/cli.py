@@ -1,0 +1,34 @@
+"""The command `fusefs`: the group, and which commands it has."""
+
+import click
+
+from fusefs import __version__
+from tools import cli_host, cli_turns
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 done; 1 failed; 2 wrong usage or invalid configuration; "
+    "3 no daemon at the socket; 4 refused (the turn has ended, an org is full, a limit was hit).",
+)
+@click.version_option(__version__, prog_name="fusefs")
+def main() -> None:
+    """Workspaces with live limits for the turns of agents: one daemon, one mount.
+
+    Every command takes --json, and then prints one JSON document. Sizes are given in Docker's form (64m) and
+    in bytes.
+    """
+
+
+@main.group("turn")
+def turn() -> None:
+    """Begin, look at and end turns. A turn is named by the caller's own id or by its key."""
+
+
+for _command in (cli_turns.begin, cli_turns.list_turns, cli_turns.show, cli_turns.end):
+    turn.add_command(_command)
+for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_turns.usage):
+    main.add_command(_command)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The commands about this host and its mount: doctor, check, mount, umount."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from policy.deployment import Agent, Deployment
+from policy.limits import Bounds
+from tools import mounting
+from tools.cli_output import Output, command, size
+from tools.doctor import Check, State, examine
+from tools.exits import Exit, Failure
+from tools.mountinfo import resolve
+from tools.unmounting import umount as take_away
+
+PATH = click.Path(path_type=Path)
+STATE_HELP = "Where turns and workspaces are kept.  [default: /var/lib/fusefs for root, else your state directory]"
+
+
+@command("doctor")
+@click.option("--state", type=PATH, metavar="DIR", help=STATE_HELP)
+def doctor(output: Output, state: Path | None) -> None:
+    """Show what this host offers to fusefs, what is missing and how to get it.
+
+    Fails where something is missing without which fusefs does not run.
+    """
+    checks = examine((state or mounting.default_state()).absolute(), output.socket)
+    output.answer([dataclasses.asdict(check) for check in checks], _diagnosis(checks))
+    if any(check.state is State.MISSING for check in checks):
+        output.note("fusefs: something that it needs is missing")
+        raise SystemExit(Exit.FAILED)
+
+
+def _diagnosis(checks: list[Check]) -> Iterable[str]:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        yield f"{check.state:7}  {check.name:{width}}  {check.found}"
+        if check.remedy is not None:
+            yield f"{'':7}  {'':{width}}  to get it: {check.remedy}"
+
+
+@command("check")
+@click.argument("file", type=PATH)
+def check(output: Output, file: Path) -> None:
+    """Validate a configuration FILE and print the limits in force for each agent."""
+    deployment = mounting.read_config(file)
+    document = {
+        "file": str(file),
+        "fusefs": deployment.fusefs.model_dump(mode="json"),
+        "agents": [_agent_document(agent) for agent in deployment.agents],
+    }
+    output.answer(document, _deployment_lines(file, deployment))
+
+
+def _agent_document(agent: Agent) -> dict[str, object]:
+    limits = agent.limits
+    return {
+        "id": agent.id,
+        "deadline_seconds": agent.deadline_seconds,
+        "file": {"bytes": limits.file_bytes},
+        "turn": limits.turn._asdict(),
+        "user": limits.user._asdict(),
+        "scratch": limits.scratch._asdict(),
+        "on_limit": agent.sandbox.on_limit,
+        "output": list(agent.output.files),
+        "context": agent.context.model_dump(mode="json"),
+    }
+
+
+def _deployment_lines(file: Path, deployment: Deployment) -> Iterable[str]:
+    yield f"{file} is valid"
+    settings = deployment.fusefs
+    yield f"live turns      {settings.max_turns}, of one org {settings.max_turns_per_org}"
+    if not deployment.agents:
+        yield "agents          none listed: any agent, with the default limits"
+    for agent in deployment.agents:
+        limits = agent.limits
+        yield f"agent {agent.id}"
+        yield f"  deadline      {agent.deadline_seconds:g} s"
+        yield f"  file          {size(limits.file_bytes)}"
+        yield f"  turn          {_bounds(limits.turn)}"
+        yield f"  user          {_bounds(limits.user)}"
+        yield f"  scratch       {_bounds(limits.scratch)}"
+        yield f"  on limit      {agent.sandbox.on_limit}"
+        yield f"  output files  {', '.join(agent.output.files) or 'none: no outbox'}"
+
+
+def _bounds(bounds: Bounds) -> str:
+    return f"{size(bounds.bytes)}, {bounds.inodes} inodes"
+
+
+@command("mount")
+@click.argument("mountpoint", metavar="MNT", type=PATH)
+@click.option("--config", type=PATH, metavar="FILE", help="The configuration.  [default: any agent, default limits]")
+@click.option("--state", type=PATH, metavar="DIR", help=STATE_HELP)
+@click.option("--foreground", is_flag=True, help="Stay, and log to standard error: for a service manager.")
+def mount(output: Output, mountpoint: Path, config: Path | None, state: Path | None, foreground: bool) -> None:
+    """Start the daemon and mount at MNT; returns when the mount answers.
+
+    A mount that a killed daemon left behind at MNT is cleaned up first.
+    """
+    plan = mounting.plan(mountpoint, config, state, output.socket)
+    mounting.prepare(plan, output.note)
+    if foreground:
+        mounting.run_in_foreground(plan)
+    ready = mounting.start(plan.command(), plan.log)
+    document = {
+        "mountpoint": str(plan.mountpoint),
+        "pid": ready.pid,
+        "socket": str(plan.socket),
+        "state": str(plan.state),
+        "config": None if plan.config is None else str(plan.config),
+        "log": str(plan.log),
+        "features": ready.features,
+    }
+    output.answer(document, _mounted_lines(plan, ready))
+
+
+def _mounted_lines(plan: mounting.Plan, ready: mounting.Ready) -> Iterable[str]:
+    yield f"mounted at {plan.mountpoint}, pid {ready.pid}"
+    yield f"socket {plan.socket}, state {plan.state}, log {plan.log}"
+    yield f"kernel features in force: {', '.join(ready.features) or 'none'}"
+
+
+@command("umount")
+@click.argument("mountpoint", metavar="MNT", type=PATH)
+def umount(output: Output, mountpoint: Path) -> None:
+    """Unmount MNT, and wait until its daemon has gone. Live turns are kept for the next mount."""
+    try:
+        place = resolve(mountpoint)
+    except OSError as error:
+        raise Failure(f"{mountpoint}: {error.strerror}") from error
+    pid = take_away(place, output.socket)
+    ended = "" if pid is None else f", its daemon (pid {pid}) has ended"
+    output.answer({"mountpoint": str(place), "pid": pid}, [f"unmounted {place}{ended}"])

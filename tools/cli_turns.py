@@ -1,0 +1,98 @@
+"""The commands that ask a running daemon: turn begin, list, show, end, and usage."""
+
+from collections.abc import Iterable
+
+import click
+from pydantic import ValidationError
+
+from fusefs.messages import Account, BeginTurn, TurnView, Usage, UsageBy
+from tools.cli_output import Output, command, print_json, size, table
+from tools.exits import Exit, Failure
+
+
+@command("begin")
+@click.option("--agent", required=True, metavar="A", help="The agent whose limits hold.")
+@click.option("--user", required=True, metavar="U", help="Whose turn it is.")
+@click.option("--org", metavar="O", help="The user's organisation.  [default: default]")
+@click.option("--turn", metavar="ID", help="Your own id of the turn; one is made where you give none.")
+@click.option("--deadline-seconds", type=float, metavar="N", help="End it so long from now.  [default: the agent's]")
+@click.option("--uid", type=int, metavar="N", help="Owner of the workspace, with --gid.  [default: you]")
+@click.option("--gid", type=int, metavar="N", help="Group of the workspace, with --uid.")
+def begin(output: Output, **fields: object) -> None:
+    """Begin a turn; prints JSON: turn, key, workspace, outbox, context, env.
+
+    Beginning a turn that is live answers with the same turn.
+    """
+    try:
+        request = BeginTurn.model_validate({key: value for key, value in fields.items() if value is not None})
+    except ValidationError as error:
+        found = (".".join(map(str, e["loc"])).replace("_", "-") + f": {e['msg']}" for e in error.errors())
+        raise Failure("; ".join(one.removeprefix(": ") for one in found), Exit.USAGE) from error
+    with output.client() as client:
+        print_json(client.begin(request))
+
+
+@command("list")
+def list_turns(output: Output) -> None:
+    """List the live turns."""
+    with output.client() as client:
+        turns = client.turns()
+    heads = ("TURN", "AGENT", "USER", "ORG", "BEGUN", "DEADLINE", "USED", "LIMIT", "KEY")
+    output.answer(turns, table(heads, (_row(turn) for turn in turns)))
+
+
+def _row(turn: TurnView) -> tuple[object, ...]:
+    used, limit = (None, None) if turn.usage is None else (turn.usage.used_bytes, turn.usage.limit_bytes)
+    times = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in (turn.begun_at, turn.deadline_at))
+    return (turn.turn, turn.agent, turn.user, turn.org, *times, size(used), size(limit), turn.key)
+
+
+@command("show")
+@click.argument("turn")
+def show(output: Output, turn: str) -> None:
+    """Show one live turn: who, since when, what it holds, what was refused."""
+    with output.client() as client:
+        found = client.show(turn)
+    output.answer(found, _described(found))
+
+
+@command("end")
+@click.argument("turn")
+def end(output: Output, turn: str) -> None:
+    """End a turn: its workspace is gone at once, for everyone."""
+    with output.client() as client:
+        ended = client.end(turn)
+    output.answer(ended, [f"turn {ended.turn} has ended"])
+
+
+@command("usage")
+@click.option("--by", type=click.Choice([by.value for by in UsageBy]), help="Sum by this.  [default: all but org]")
+def usage(output: Output, by: str | None) -> None:
+    """Show what turns, users and agents (their scratch) hold of their limits."""
+    with output.client() as client:
+        accounts = client.usage(None if by is None else UsageBy(by))
+    heads = ("KIND", "ID", "AGENT", "USED", "LIMIT", "PEAK", "INODES", "INODE LIMIT")
+    output.answer(accounts, table(heads, (_account_row(account) for account in accounts)))
+
+
+def _account_row(a: Account) -> tuple[object, ...]:
+    sizes = (size(a.used_bytes), size(a.limit_bytes), size(a.peak_bytes))
+    return (a.kind, a.id, a.agent, *sizes, a.used_inodes, a.limit_inodes)
+
+
+def _described(turn: TurnView) -> Iterable[str]:
+    for name in ("turn", "key", "agent", "user", "org", "uid", "gid", "state", "workspace"):
+        yield f"{name:10} {getattr(turn, name)}"
+    yield f"begun      {turn.begun_at:%Y-%m-%dT%H:%M:%SZ}"
+    yield f"deadline   {turn.deadline_at:%Y-%m-%dT%H:%M:%SZ}"
+    if turn.usage is not None:
+        yield from _usage_lines(turn.usage)
+    yield f"refused    {turn.refused_count}"
+    for refusal in turn.refused:
+        yield f"  {refusal.at:%H:%M:%S}  {refusal.detail}"
+
+
+def _usage_lines(held: Usage) -> Iterable[str]:
+    yield f"used       {size(held.used_bytes)} of {size(held.limit_bytes)}"
+    yield f"peak       {size(held.peak_bytes)}"
+    yield f"inodes     {held.used_inodes} of {held.limit_inodes}"

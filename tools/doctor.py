@@ -1,0 +1,152 @@
+"""What this host offers to fusefs, what is missing, and how to get it."""
+
+import errno
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from fusefs.messages import DaemonInfo
+from fusefs.session import FEATURES, Feature
+from tools import host
+from tools.client import Client, ControlError
+
+OLDEST_LIBFUSE = (3, 3)  # takes /dev/fd/N as a mountpoint; the session is handed over through that
+ASK_SECONDS = 5.0
+
+
+class State(StrEnum):
+    """What a check found. Without what is `missing` fusefs does not run; without `absent` it does less."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: what was found, and how to get it where it is not there."""
+
+    name: str
+    state: State
+    found: str
+    remedy: str | None = None
+
+
+def examine(state: Path, socket: Path) -> list[Check]:
+    """Every check, in the order in which they matter; `state` is where the workspaces would be kept."""
+    daemon = _ask(socket)
+    return [
+        _from_probe(host.DEVICE, "can be opened", host.device(), State.MISSING),
+        _from_probe("right to mount", _how_mounted(), host.mount_right(), State.MISSING),
+        _fusermount3(),
+        _libfuse(),
+        *_for_other_users(),
+        _bubblewrap(),
+        _attributes(state),
+        Check("kernel", State.OK, f"Linux {platform.release()}"),
+        *(_feature(feature, daemon) for feature in FEATURES),
+        _daemon(daemon, socket),
+    ]
+
+
+def _from_probe(name: str, found: str, missing: host.Missing | None, otherwise: State) -> Check:
+    if missing is None:
+        return Check(name, State.OK, found)
+    return Check(name, otherwise, missing.what, missing.remedy)
+
+
+def _how_mounted() -> str:
+    return "as root" if os.geteuid() == 0 else "through fusermount3"
+
+
+def _fusermount3() -> Check:
+    """Root mounts by itself; everyone else needs the helper."""
+    found = shutil.which("fusermount3") or ""
+    otherwise = State.ABSENT if os.geteuid() == 0 else State.MISSING
+    return _from_probe("fusermount3", found, host.fusermount3(), otherwise)
+
+
+def _libfuse() -> Check:
+    version = host.libfuse_version()
+    remedy = "apt-get install libfuse3-3"
+    if version is None:
+        return Check("libfuse", State.MISSING, "libfuse 3 not found", remedy)
+    if _numbers(version) < OLDEST_LIBFUSE:
+        oldest = ".".join(map(str, OLDEST_LIBFUSE))
+        return Check("libfuse", State.MISSING, f"{version} is too old", f"{oldest} or later: {remedy}")
+    return Check("libfuse", State.OK, version)
+
+
+def _for_other_users() -> Iterator[Check]:
+    """Without root, only the mounting user can enter the mount, unless /etc/fuse.conf allows more."""
+    if os.geteuid() == 0:
+        return
+    config = Path("/etc/fuse.conf")
+    lines = config.read_text().splitlines() if config.exists() else []
+    if any(line.strip() == "user_allow_other" for line in lines):
+        yield Check("user_allow_other", State.OK, f"in {config}")
+    else:
+        remedy = f"put the line user_allow_other into {config}, or mount as root"
+        yield Check("user_allow_other", State.ABSENT, "only you can enter your mounts", remedy)
+
+
+def _bubblewrap() -> Check:
+    program = shutil.which("bwrap")
+    if program is None:
+        found = "not found: no confined runs"
+        return Check("bubblewrap", State.ABSENT, found, "apt-get install bubblewrap")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return Check("bubblewrap", State.OK, version.stdout.strip())
+
+
+def _attributes(state: Path) -> Check:
+    """Whether files in the state directory, or in what it will be made in, can have `user.` attributes."""
+    name = "extended attributes"
+    place = next(folder for folder in (state, *state.parents) if folder.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=place) as probe:
+            os.setxattr(probe.fileno(), "user.fusefs.probe", b"1")
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            remedy = "keep the state directory on ext4, xfs or btrfs"
+            return Check(name, State.ABSENT, f"{place} has none: programs cannot set their own", remedy)
+        return Check(name, State.ABSENT, f"cannot be tried in {place}: {error.strerror}", "see --state")
+    return Check(name, State.OK, f"in {place}")
+
+
+def _feature(feature: Feature, daemon: DaemonInfo | None) -> Check:
+    """What a running daemon has in force is known; otherwise the kernel's version has to tell."""
+    name = f"kernel {feature.name}"
+    if daemon is not None:
+        if feature.name in daemon.features:
+            return Check(name, State.OK, f"in force: {feature.buys}")
+        return Check(name, State.ABSENT, f"not in force: {feature.buys}", f"Linux {feature.since} or later")
+    if _numbers(platform.release()) >= _numbers(feature.since):
+        return Check(name, State.OK, f"since Linux {feature.since}: {feature.buys}")
+    return Check(name, State.ABSENT, feature.buys, f"Linux {feature.since} or later")
+
+
+def _daemon(daemon: DaemonInfo | None, socket: Path) -> Check:
+    if daemon is None:
+        return Check("daemon", State.ABSENT, f"none answers at {socket}", "fusefs mount MNT")
+    return Check("daemon", State.OK, f"{daemon.version}, pid {daemon.pid}, at {daemon.mountpoint}")
+
+
+def _ask(socket: Path) -> DaemonInfo | None:
+    with suppress(ControlError), Client(socket, timeout=ASK_SECONDS) as client:
+        return client.daemon()
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: 6.18 of `6.18.0-rc1`."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
