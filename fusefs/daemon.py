@@ -167,7 +167,7 @@ async def _end_on_signal(kernel: session.Session) -> None:
 def _unmount(kernel: session.Session) -> None:
     """Leave no dead mount behind, whatever ended the daemon."""
     os.close(kernel.device)
-    mount = mounts.mount_at(kernel.mountpoint)
+    mount = mounts.topmost(kernel.mountpoint)
     if mount is not None and mount.device == kernel.device_number:
         session.unmount(kernel.mountpoint, lazily=True)
 

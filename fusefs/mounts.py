@@ -1,40 +1,53 @@
-"""What is mounted where, as /proc/self/mountinfo tells it: asking the mountpoint itself could block for ever."""
+"""What is mounted where, as /proc/PID/mountinfo tells it: asking a mountpoint itself could block for ever."""
 
 import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 FSTYPE = "fuse.fusefs"
 
-_ESCAPED = re.compile(r"\\([0-7]{3})")
-
 
 class Mount(NamedTuple):
-    """A mount: its device ("major:minor"), mountpoint and filesystem type (proc_pid_mountinfo(5))."""
+    """A mount (proc_pid_mountinfo(5)).
+
+    `device` is "major:minor" as stat(2) tells it of files in it; `root` is the folder of the filesystem that is seen
+    at `mountpoint`.
+    """
 
     device: str
+    root: str
     mountpoint: str
     fstype: str
 
-
-def mounts() -> list[Mount]:
-    """Every mount of this process's namespace, the topmost of a mountpoint last."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
-        return [_parsed(line) for line in lines]
-
-
-def mount_at(mountpoint: str) -> Mount | None:
-    """The topmost mount at a path (absolute and resolved), or None."""
-    there = [mount for mount in mounts() if mount.mountpoint == mountpoint]
-    return there[-1] if there else None
+    @property
+    def is_fusefs(self) -> bool:
+        """Whether this is a mount of ours, and not a bind mount of a folder in one."""
+        return self.fstype == FSTYPE and self.root == "/"
 
 
-def _parsed(line: str) -> Mount:
-    fields, _, rest = line.partition(" - ")
-    _, _, device, _, mountpoint, *_ = fields.split(" ")
-    return Mount(device, _unescaped(mountpoint), rest.split(" ")[0])
+def mounts(pid: int | str = "self") -> list[Mount]:
+    """All mounts that a process sees, in the order in which they were made at each place.
+
+    Raises OSError where there is no such process.
+    """
+    with open(f"/proc/{pid}/mountinfo", "rb") as table:
+        return [_parse(os.fsdecode(line)) for line in table]
 
 
-def _unescaped(path: str) -> str:
-    """Spaces and the like are written as octal numbers, byte by byte."""
-    return os.fsdecode(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), path).encode("utf-8", "surrogateescape"))
+def topmost(mountpoint: str | Path) -> Mount | None:
+    """What is mounted at a place, last of all; the path must be absolute and without symbolic links."""
+    here = [mount for mount in mounts() if mount.mountpoint == os.fspath(mountpoint)]
+    return here[-1] if here else None
+
+
+def _parse(line: str) -> Mount:
+    """Fields, then optional ones, then a lone `-` before the filesystem's type."""
+    before, _, after = line.partition(" - ")
+    fields = before.split(" ")
+    return Mount(fields[2], _unescape(fields[3]), _unescape(fields[4]), after.split(" ")[0])
+
+
+def _unescape(field: str) -> str:
+    """The kernel writes space, tab, newline, backslash and # as octal escapes."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)

@@ -88,7 +88,7 @@ def start(mountpoint: str) -> Session:
     device = _mount_as_root(mountpoint) if os.geteuid() == 0 else _mount_by_fusermount(mountpoint)
     try:
         features = _answer_init(device)
-        mount = mounts.mount_at(mountpoint)
+        mount = mounts.topmost(mountpoint)
         if mount is None:
             raise SessionError(f"{mountpoint} was unmounted at once, or is not an absolute path without links")
         return Session(device, mount.device, mountpoint, features)

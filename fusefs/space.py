@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pyfuse3 import StatvfsData
 
 from fusefs.accounting import Account, Accounts, TurnAccount
+from fusefs.mounts import mounts
 from policy.limits import Limit
 
 UNIT = 1024
@@ -18,16 +19,14 @@ _BLOCK = 4096
 def seen_turn(pid: int, device: str) -> str | None:
     """The key of the one turn that a process sees of the mount `device` ("major:minor"), or None.
 
-    A sandbox has `turns/KEY/...` bound somewhere and no more of the mount; /proc/PID/mountinfo tells it
-    (proc_pid_mountinfo(5): field 3 is the device, field 4 the root of the mount within its filesystem).
+    A sandbox has `turns/KEY/...` bound somewhere, and no more of the mount.
     """
     try:
-        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-            roots = [fields[3] for fields in (line.split(" ", 5) for line in mounts) if fields[2] == device]
+        roots = [mount.root.split("/") for mount in mounts(pid) if mount.device == device]
     except OSError:
         return None
-    keys = {root.split("/")[2] for root in roots if root.startswith("/turns/")}
-    return keys.pop() if len(keys) == 1 and all(root.startswith("/turns/") for root in roots) else None
+    keys = {root[2] if root[1] == "turns" and len(root) > 2 else None for root in roots}
+    return keys.pop() if len(keys) == 1 else None
 
 
 def of_turn(account: TurnAccount) -> StatvfsData:

@@ -107,9 +107,7 @@ class Agent(_Table):
     def limits(self) -> AgentLimits:
         """The bounds that the sizes of the sandbox stand for."""
         sandbox = self.sandbox
-        return AgentLimits.from_sizes(
-            scratch=sandbox.scratch, user_disk=sandbox.user_disk, turn_disk=sandbox.turn_disk
-        )
+        return AgentLimits.from_sizes(scratch=sandbox.scratch, user_disk=sandbox.user_disk, turn_disk=sandbox.turn_disk)
 
     @property
     def has_outbox(self) -> bool:

@@ -33,9 +33,7 @@ class AgentLimits:
     @classmethod
     def from_sizes(cls, *, scratch: int, user_disk: int, turn_disk: int) -> Self:
         """The limits that three sizes in bytes stand for (CONTRACT, Limits)."""
-        return cls(
-            scratch=_bounds(scratch), user=_bounds(user_disk), turn=_bounds(turn_disk), file_bytes=turn_disk
-        )
+        return cls(scratch=_bounds(scratch), user=_bounds(user_disk), turn=_bounds(turn_disk), file_bytes=turn_disk)
 
 
 def _bounds(size: int) -> Bounds:

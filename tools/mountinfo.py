@@ -1,4 +1,4 @@
-"""What is mounted where, from /proc/self/mountinfo, and whether it answers.
+"""Where a mountpoint really is, and whether what is mounted there answers.
 
 A path below a mount whose daemon is gone or stopped must not be touched before this was asked: a system call on
 it fails, or never returns.
@@ -6,31 +6,15 @@ it fails, or never returns.
 
 import errno
 import os
-import re
 import signal
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from fusefs.mounts import mounts
 from tools.processes import watch
 
-FSTYPE = "fuse.fusefs"
 MOST_SYMLINKS = 40  # as in the kernel's own path walk
 ANSWER_SECONDS = 5.0  # for a mount to answer statfs(2)
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """One line of mountinfo: `root` is the folder of the filesystem that is seen at `mountpoint`."""
-
-    root: str
-    mountpoint: str
-    fstype: str
-
-    @property
-    def is_fusefs(self) -> bool:
-        """Whether this is a mount of ours, and not a bind mount of a folder in one."""
-        return self.fstype == FSTYPE and self.root == "/"
 
 
 class Life(StrEnum):
@@ -39,18 +23,6 @@ class Life(StrEnum):
     LIVE = "live"
     DEAD = "dead"
     SILENT = "silent"
-
-
-def mounts() -> list[Mount]:
-    """All mounts that this process sees, in the order in which they were made at each place."""
-    with open("/proc/self/mountinfo", "rb") as table:
-        return [_parse(os.fsdecode(line)) for line in table]
-
-
-def topmost(mountpoint: Path) -> Mount | None:
-    """What is mounted at this place, last of all; the path must be as `resolve` gives it."""
-    here = [mount for mount in mounts() if mount.mountpoint == os.fspath(mountpoint)]
-    return here[-1] if here else None
 
 
 def resolve(path: Path) -> Path:
@@ -90,15 +62,3 @@ def life(mountpoint: Path) -> Life:
     _, status = os.waitpid(asking, 0)
     code = os.waitstatus_to_exitcode(status)
     return Life.DEAD if code in (errno.ENOTCONN, errno.ECONNABORTED) else Life.LIVE
-
-
-def _parse(line: str) -> Mount:
-    """proc_pid_mountinfo(5): fields, then optional ones, then a lone `-` before the filesystem's type."""
-    before, _, after = line.partition(" - ")
-    fields = before.split(" ")
-    return Mount(_unescape(fields[3]), _unescape(fields[4]), after.split(" ")[0])
-
-
-def _unescape(field: str) -> str:
-    """The kernel writes space, tab, newline, backslash and # as octal escapes."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from fusefs.mounts import topmost
 from policy.deployment import Deployment, InvalidDeployment, parse_deployment
 from tools import host
 from tools.exits import Exit, Failure
-from tools.mountinfo import Life, life, resolve, topmost
+from tools.mountinfo import Life, life, resolve
 from tools.unmounting import detach
 
 LOG_LINES = 20

@@ -7,9 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from fusefs import session
+from fusefs.mounts import topmost
 from tools.client import Client, ControlError
 from tools.exits import Failure
-from tools.mountinfo import Life, life, topmost
+from tools.mountinfo import Life, life
 from tools.processes import watch
 
 GONE_SECONDS = 10.0  # for the daemon to end after its mount has gone

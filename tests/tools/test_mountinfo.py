@@ -5,18 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.mountinfo import Life, Mount, _parse, life, mounts, resolve, topmost
-
-
-def test_a_line_is_read_with_its_escapes_and_optional_fields() -> None:
-    line = r"36 35 0:98 /a\040b /mnt/x\134y rw,noatime master:1 shared:2 - fuse.fusefs fusefs rw" + "\n"
-
-    assert _parse(line) == Mount("/a b", "/mnt/x\\y", "fuse.fusefs")
-
-
-def test_a_bind_mount_of_a_turn_is_not_the_mount_itself() -> None:
-    assert not Mount("/turns/k", "/x", "fuse.fusefs").is_fusefs
-    assert Mount("/", "/x", "fuse.fusefs").is_fusefs
+from fusefs.mounts import mounts, topmost
+from tools.mountinfo import Life, life, resolve
 
 
 def test_the_root_is_mounted_and_lives() -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from fusefs import session
+from fusefs.mounts import topmost
 from tests.tools.conftest import Cli, FakeDaemon, document
 from tools import host
 from tools.exits import Exit, Failure
-from tools.mountinfo import Life, life, topmost
+from tools.mountinfo import Life, life
 from tools.mounting import Plan, Ready, prepare, start
 from tools.processes import watch
 from tools.unmounting import umount
@@ -246,7 +247,7 @@ def test_a_mount_in_use_is_said_with_who_uses_it(
     daemon: FakeDaemon, mountpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tmpfs stands for the mount: what matters is who holds it."""
-    monkeypatch.setattr("tools.mountinfo.FSTYPE", "tmpfs")
+    monkeypatch.setattr("fusefs.mounts.FSTYPE", "tmpfs")
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.mount(b"none", os.fsencode(mountpoint), b"tmpfs", 0, b"size=64k") == 0
     with subprocess.Popen(["sleep", "60"], cwd=mountpoint) as user:
