@@ -6,7 +6,7 @@ tells `settle` what it really took; since no other request runs in between, the 
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,12 +138,18 @@ class TurnAccount(Account):
 
 
 class Accounts:
-    """Every account of the mount: a turn's by key, a user's by agent and user, scratch by agent."""
+    """Every account of the mount: a turn's by key, a user's by agent and user, scratch by agent.
 
-    def __init__(self) -> None:
+    The scratch of the agents that are `configured` is always there, that of any other agent while something is in it.
+    """
+
+    def __init__(self, configured: Mapping[str, AgentLimits]) -> None:
         self._turns: dict[str, TurnAccount] = {}
         self._users: dict[tuple[str, str], Account] = {}
         self._scratch: dict[str, Account] = {}
+        for agent, limits in configured.items():
+            self.scratch_of(agent, limits)
+        self._kept = frozenset(configured)
 
     def open_turn(self, key: str, agent: str, user: str, limits: AgentLimits) -> TurnAccount:
         """The account of a turn that begins, with nothing charged to it yet."""
@@ -173,6 +179,13 @@ class Accounts:
         if not any(turn.user is account.user for turn in self._turns.values()):
             self._users = {who: user for who, user in self._users.items() if user is not account.user}
         return held
+
+    def freed(self, scratch: Account, held: Totals) -> None:
+        """What an ended turn had held is free now."""
+        scratch.settle(-held.bytes, -held.inodes)
+        used = scratch.used_inodes or any(turn.scratch is scratch for turn in self._turns.values())
+        if not used and scratch.id not in self._kept:
+            del self._scratch[scratch.id]
 
     def all(self) -> Iterable[Account]:
         """Every account, scratch first."""

@@ -22,7 +22,7 @@ class Turns(Protocol):
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> views.LiveTurn:
         """Begin a turn, or answer the live one of the same id."""
 
-    def find(self, turn: str) -> views.LiveTurn:
+    async def find(self, turn: str) -> views.LiveTurn:
         """A live turn by its id or key."""
 
     def live(self) -> Sequence[views.LiveTurn]:
@@ -87,7 +87,7 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
     @app.get("/v1/turns/{turn}", tags=["turns"])
     async def show_turn(turn: TurnPath) -> TurnView:
         """One live turn; 404 where there was none, 410 where it has ended."""
-        return views.turn_view(turns.find(turn), daemon_info().mountpoint)
+        return views.turn_view(await turns.find(turn), daemon_info().mountpoint)
 
     @app.delete("/v1/turns/{turn}", tags=["turns"])
     async def end_turn(turn: TurnPath) -> TurnView:

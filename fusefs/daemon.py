@@ -98,7 +98,8 @@ async def _serve(
     descriptors: Descriptors,
     ready: Ready,
 ) -> None:
-    accounts, inodes, operators = Accounts(), Inodes(), settings.operators
+    accounts = Accounts({agent.id: agent.limits for agent in settings.deployment.agents})
+    inodes, operators = Inodes(), settings.operators
     operations = Operations(inodes, space.answering(kernel.device_number, accounts))
     surfaces = Surfaces(inodes, operations, operators, descriptors)
     info = partial(_info, settings, kernel, time.monotonic())

@@ -6,7 +6,7 @@ import os
 from typing import Generic, TypeVar
 
 from fusefs.nodes import Handle, Listing, Realm
-from policy.refusals import Stale
+from policy.refusals import TurnEnded
 
 Opened = TypeVar("Opened", Handle, Listing)
 
@@ -28,13 +28,13 @@ class Handles(Generic[Opened]):
         return number
 
     def live(self, number: int) -> Opened:
-        """The open file of this number. Raises Stale where its turn has ended, OSError EBADF where there is none."""
+        """The open file of this number. Raises TurnEnded where its turn has ended, OSError EBADF where there is none."""
         try:
             opened = self._opened[number]
         except KeyError:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
         if opened.realm.ended:
-            raise Stale
+            raise TurnEnded
         return opened
 
     def release(self, number: int) -> None:

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Iterator
 
 from fusefs.nodes import Directory, File, Node, Symlink, WritableDirectory, WritableFile, WritableNode
-from policy.refusals import ReadOnly, Stale
+from policy.refusals import ReadOnly, Stale, TurnEnded
 
 
 class Inodes:
@@ -42,51 +42,53 @@ class Inodes:
             node.unused()
 
     def live(self, nodeid: int) -> Node:
-        """The node of this number. Raises Stale where there is none, or its turn has ended."""
+        """The node of this number. Raises Stale where there is none, TurnEnded where its turn has ended."""
         node = self._nodes.get(nodeid)
-        if node is None or node.realm.ended:
+        if node is None:
             raise Stale
+        if node.realm.ended:
+            raise TurnEnded
         return node
 
     # One gate for every request that changes something: what is not writable answers EROFS.
 
     def writable(self, nodeid: int) -> WritableNode:
-        """Raises Stale or ReadOnly."""
+        """Raises ReadOnly, and what `live` does."""
         node = self.live(nodeid)
         if isinstance(node, WritableNode):
             return node
         raise ReadOnly
 
     def writable_directory(self, nodeid: int) -> WritableDirectory:
-        """Raises Stale or ReadOnly."""
+        """Raises ReadOnly, and what `live` does."""
         node = self.live(nodeid)
         if isinstance(node, WritableDirectory):
             return node
         raise ReadOnly
 
     def writable_file(self, nodeid: int) -> WritableFile:
-        """Raises Stale or ReadOnly."""
+        """Raises ReadOnly, and what `live` does."""
         node = self.live(nodeid)
         if isinstance(node, WritableFile):
             return node
         raise ReadOnly
 
     def directory(self, nodeid: int) -> Directory:
-        """Raises Stale, NotADirectoryError."""
+        """Raises NotADirectoryError, and what `live` does."""
         node = self.live(nodeid)
         if isinstance(node, Directory):
             return node
         raise NotADirectoryError(errno.ENOTDIR, "not a directory")
 
     def file(self, nodeid: int) -> File:
-        """Raises Stale."""
+        """Raises Stale for another kind of node, and what `live` does."""
         node = self.live(nodeid)
         if isinstance(node, File):
             return node
         raise Stale
 
     def symlink(self, nodeid: int) -> Symlink:
-        """Raises Stale."""
+        """Raises Stale for another kind of node, and what `live` does."""
         node = self.live(nodeid)
         if isinstance(node, Symlink):
             return node

@@ -62,12 +62,20 @@ class Turns:
         """All live turns, in the order in which they began."""
         return list(self._live.values())
 
-    def find(self, turn: str) -> Turn:
+    async def find(self, turn: str) -> Turn:
         """A live turn by its id or key. Raises NoSuchTurn, or TurnOver where it has ended."""
-        found = self._live_turn(turn)
-        if found is not None:
-            return found
-        if self._journal.by_key(turn) or self._journal.by_id(turn):
+        live = self._live_turn(turn)
+        if live is not None:
+            return live
+        async with self._changing:
+            return await self._find_or_explain(turn)
+
+    async def _find_or_explain(self, turn: str) -> Turn:
+        live = self._live_turn(turn)
+        if live is not None:
+            return live
+        journal = self._journal
+        if await trio.to_thread.run_sync(lambda: journal.by_key(turn) or journal.by_id(turn)):
             raise TurnOver(turn)
         raise NoSuchTurn(turn)
 
@@ -115,7 +123,7 @@ class Turns:
         Raises NoSuchTurn, TurnOver.
         """
         async with self._changing:
-            ending = self.find(turn)
+            ending = await self._find_or_explain(turn)
             record = replace(ending.record, ended_at=time.time())
             del self._live[record.key]
             self._surfaces.close(record, ending.workspace)
@@ -142,7 +150,7 @@ class Turns:
         if done.returncode:
             log.error("cannot remove %s, which stays charged: %s", tree, done.stderr.decode(errors="replace"))
             return
-        scratch.settle(-held.bytes, -held.inodes)
+        self._accounts.freed(scratch, held)
 
     def recover(self) -> None:
         """Take up the live turns again, with totals from their trees, and remove what ended ones left."""

@@ -97,6 +97,15 @@ class NotPermitted(Refusal):
     reason: str
 
 
+@dataclass(eq=False)
+class AttributesFull(Refusal):
+    """One extended attribute too many, or too large, for one inode; ext4 answers the same."""
+
+    errno = ENOSPC
+    message = "the extended attributes of a file have at most {bound} bytes together"
+    bound: int
+
+
 class CrossesTurns(Refusal):
     """A link or a rename from one turn to another, or to or from context."""
 

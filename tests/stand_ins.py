@@ -34,7 +34,7 @@ class FakeTurns:
     """Turns in memory; `begin` and `end` raise what `error` holds."""
 
     def __init__(self) -> None:
-        self.accounts = Accounts()
+        self.accounts = Accounts({})
         self.error: Exception | None = None
         self.peers: list[tuple[int, int]] = []
         self._live: dict[str, FakeTurn] = {}
@@ -60,8 +60,12 @@ class FakeTurns:
             self._live[turn] = FakeTurn(record, account)
         return self._live[turn]
 
-    def find(self, turn: str) -> FakeTurn:
+    async def find(self, turn: str) -> FakeTurn:
         """A live turn by id."""
+        return self.known(turn)
+
+    def known(self, turn: str) -> FakeTurn:
+        """The same, for tests."""
         self._fail()
         if turn not in self._live:
             raise NoSuchTurn(turn)
@@ -73,7 +77,7 @@ class FakeTurns:
 
     async def end(self, turn: str) -> TurnRecord:
         """End one."""
-        return replace(self.find(turn).record, ended_at=1_700_000_100.0)
+        return replace(self.known(turn).record, ended_at=1_700_000_100.0)
 
     def _fail(self) -> None:
         if self.error is not None:

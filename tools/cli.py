@@ -1,9 +1,12 @@
 """The command `fusefs`: the group, and which commands it has."""
 
+from pathlib import Path
+
 import click
 
 from fusefs import __version__
 from tools import cli_host, cli_turns
+from tools.cli_output import General, json_option, socket_option
 
 
 @click.group(
@@ -12,12 +15,16 @@ from tools import cli_host, cli_turns
     "3 no daemon at the socket; 4 refused (the turn has ended, an org is full, a limit was hit).",
 )
 @click.version_option(__version__, prog_name="fusefs")
-def main() -> None:
+@socket_option
+@json_option
+@click.pass_context
+def main(context: click.Context, as_json: bool, socket: Path | None) -> None:
     """Workspaces with live limits for the turns of agents: one daemon, one mount.
 
     Every command takes --json, and then prints one JSON document. Sizes are given in Docker's form (64m) and
     in bytes.
     """
+    context.obj = General(as_json, socket)
 
 
 @main.group("turn")

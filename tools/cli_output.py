@@ -52,6 +52,14 @@ class Output:
         click.echo(message, err=True)
 
 
+@dataclass(frozen=True, slots=True)
+class General:
+    """What was said before the command's name, for whichever command follows."""
+
+    as_json: bool
+    socket: Path | None
+
+
 def print_json(document: object) -> None:
     """One JSON document on standard output. Models in it are written as the control interface has them."""
     click.echo(json.dumps(document, indent=2, default=_plain))
@@ -69,7 +77,8 @@ def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
     def make(work: Callable[..., None]) -> click.Command:
         @functools.wraps(work)
         def run(as_json: bool, socket: Path | None, **arguments: object) -> None:
-            output = Output(as_json, socket or default_socket())
+            general: General = click.get_current_context().find_root().obj or General(False, None)
+            output = Output(as_json or general.as_json, socket or general.socket or default_socket())
             try:
                 work(output, **arguments)
             except Failure as failure:
@@ -77,17 +86,19 @@ def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
             except ControlError as error:
                 fail(_failure_of(error), output)
 
-        json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
-        socket_option = click.option(
-            "--socket",
-            type=click.Path(path_type=Path),
-            metavar="PATH",
-            help="The daemon's control socket.  [default: $FUSEFS_SOCKET, else /run/fusefs/control.sock for "
-            "root, $XDG_RUNTIME_DIR/fusefs/control.sock for others]",
-        )
         return click.command(name)(socket_option(json_option(run)))
 
     return make
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+socket_option = click.option(
+    "--socket",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The daemon's control socket.  [default: $FUSEFS_SOCKET, else /run/fusefs/control.sock for "
+    "root, $XDG_RUNTIME_DIR/fusefs/control.sock for others]",
+)
 
 
 def _failure_of(error: ControlError) -> Failure:

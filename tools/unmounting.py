@@ -66,7 +66,7 @@ def _unmount(mountpoint: Path, *, lazily: bool) -> None:
 
 def _named(mountpoint: Path) -> str:
     """`pid 12 (bash), pid 13 (vi)`: the processes with a file or their working directory in it."""
-    found = sorted(set(_users(os.fspath(mountpoint))))
+    found = sorted(set(_users(os.fspath(mountpoint))) - {os.getpid()})
     names = [f"pid {pid} ({_name(pid)})" for pid in found[:MOST_NAMED]]
     more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
     return ", ".join(names + more)

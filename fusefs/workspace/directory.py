@@ -176,19 +176,25 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             self.realm.lost_name(replaced, entry)
 
     def _made(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, os.stat_result]:
-        """Charge what was just made under `name`, and give it to the caller."""
+        """Charge what was just made under `name`, and give it to the caller; where that fails, unmake it."""
         here = self.descriptor()
         self.realm.account.settle(NAME_BYTES, 1)
-        uid, gid = (
-            caller.uid,
-            caller.gid if self.group < 0 else -1,
-        )  # a set-gid directory has given its own group
-        if uid != self.realm.daemon_uid or gid not in (-1, self.realm.daemon_gid):
-            os.chown(name, uid, gid, dir_fd=here, follow_symlinks=False)
-            if mode & backing.SET_ID:  # which chown(2) has cleared
-                os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
-        st = os.stat(name, dir_fd=here, follow_symlinks=False)
+        try:
+            self._give(here, name, mode, caller)
+            st = os.stat(name, dir_fd=here, follow_symlinks=False)
+        except OSError:
+            remove = self.rmdir if stat.S_ISDIR(backing.stat_at(here, name).st_mode) else self.unlink
+            remove(name)
+            raise
         return self.realm.adopt(st, self, name), st
+
+    def _give(self, here: int, name: bytes, mode: int, caller: Caller) -> None:
+        uid, gid = caller.uid, caller.gid if self.group < 0 else -1  # a set-gid directory has given its own group
+        if uid == self.realm.daemon_uid and gid in (-1, self.realm.daemon_gid):
+            return
+        os.chown(name, uid, gid, dir_fd=here, follow_symlinks=False)
+        if mode & backing.SET_ID:  # which chown(2) has cleared
+            os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
 
 
 class WorkspaceListing(Listing):

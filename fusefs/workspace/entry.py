@@ -15,7 +15,7 @@ import xattr
 from fusefs import backing
 from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
 from policy.refusals import Stale
-from policy.xattrs import RESERVED, check_settable
+from policy.xattrs import RESERVED, check_room, check_settable
 
 if TYPE_CHECKING:
     from fusefs.workspace.directory import WorkspaceDirectory
@@ -120,6 +120,9 @@ class Entry(WritableNode):
         check_settable(name)
         self._check_namespace(name)
         path, nofollow = self.path()
+        others = [other for other in xattr.listxattr(path, nofollow) if os.fsencode(other) != name]
+        held = sum(len(os.fsencode(other)) + len(xattr.getxattr(path, other, nofollow)) for other in others)
+        check_room(held, name, value)
         xattr.setxattr(path, os.fsdecode(name), value, 0, nofollow)
 
     def remove_xattr(self, name: bytes) -> None:

@@ -133,6 +133,8 @@ class Workspace(Realm):
             if isinstance(entry, RegularFile) and self._unsettled.pop(entry, None) is not None:
                 self._settle(entry)
             entry.close()
+            if entry.parent is entry:
+                return
             entry = entry.parent
             entry.children -= 1
 
@@ -185,7 +187,9 @@ class Workspace(Realm):
                     continue
 
     def close(self) -> None:
-        """Close the backing directory; the turn has ended and its tree is gone."""
+        """Let go of the backing directory once the kernel has forgotten it; the turn has ended and its tree is gone.
+
+        Until then its descriptor keeps the inode in being, so that its number comes to mean no other file.
+        """
         self.descriptors.close_all(self)
-        os.close(self.root.open_descriptor)
-        self.root.open_descriptor = -1
+        self.root.lose_child()  # itself, which has kept it known

@@ -87,7 +87,7 @@ def test_begin_answers_with_paths_and_environment_below_the_mountpoint(turns: Fa
 def test_show_and_list_tell_usage_and_refusals(turns: FakeTurns, tmp_path: Path) -> None:
     async def talk(client: httpx.AsyncClient) -> httpx.Response:
         await begin()(client)
-        account = turns.find("t1").account
+        account = turns.known("t1").account
         account.settle(4096, 2)
         account.settle(-1024, -1)
         account.note(LimitReached(Limit.TURN, Resource.BYTES, 65536, 3072, 99999))
@@ -130,7 +130,7 @@ def usage(turns: FakeTurns, tmp_path: Path, by: str) -> list[dict[str, Any]]:
     async def talk(client: httpx.AsyncClient) -> httpx.Response:
         for turn, user, org in (("t1", "ada", "acme"), ("t2", "ada", "acme"), ("t3", "bob", "other")):
             await begin(turn=turn, user=user, org=org)(client)
-            turns.find(turn).account.settle(1000, 1)
+            turns.known(turn).account.settle(1000, 1)
         return await client.get("/v1/usage" + by)
 
     found: list[dict[str, Any]] = ask(turns, tmp_path, talk).json()

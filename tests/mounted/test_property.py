@@ -172,6 +172,26 @@ class SideBySide(RuleBasedStateMachine):
         self.both_open(which, os.fsync)
 
     @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, MOST_OPEN - 1), mode=MODES, gid=st.sampled_from([-1, 0, 1000]), mtime=TIMES)
+    def change_open_file(self, which: int, mode: int, gid: int, mtime: int) -> None:
+        def change_and_read(descriptor: int) -> tuple[int, int, int, int]:
+            os.fchmod(descriptor, mode)
+            os.fchown(descriptor, -1, gid)
+            os.utime(descriptor, ns=(mtime, mtime))
+            status = os.fstat(descriptor)
+            return status.st_mode, status.st_gid, status.st_mtime_ns, status.st_nlink
+
+        self.both_open(which, change_and_read)
+
+    @precondition(lambda self: self.open and len(self.open) < MOST_OPEN)
+    @rule(which=st.integers(0, MOST_OPEN - 1))
+    def reopen(self, which: int) -> None:
+        """Also a file without a name can be opened again, through /proc/self/fd."""
+        plain, workspace = self.open[which % len(self.open)]
+        pair = [os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR) for descriptor in (plain, workspace)]
+        self.open.append((pair[0], pair[1]))
+
+    @precondition(lambda self: self.open)
     @rule(which=st.integers(0, MOST_OPEN - 1), byte=st.binary(min_size=1, max_size=1))
     def mapped(self, which: int, byte: bytes) -> None:
         self.both_open(which, lambda descriptor: write_through_a_map(descriptor, byte))

@@ -100,9 +100,7 @@ def test_every_key_is_read() -> None:
     assert [agent.id for agent in deployment.agents] == ["field-guide", "notebook"]
     agent = deployment.agent("field-guide")
     assert agent.deadline_seconds == 300.0
-    assert agent.sandbox == Sandbox(
-        scratch=512 << 20, turn_disk=32 << 20, user_disk=96 << 20, on_limit="stop"
-    )
+    assert agent.sandbox == Sandbox(scratch=512 << 20, turn_disk=32 << 20, user_disk=96 << 20, on_limit="stop")
     assert agent.limits == AgentLimits.from_sizes(scratch=512 << 20, user_disk=96 << 20, turn_disk=32 << 20)
     assert agent.has_outbox
     assert agent.output.files == ("png", "csv")
@@ -174,9 +172,7 @@ def test_the_order_of_sizes_also_holds_in_code() -> None:
         Sandbox(user_disk=1 << 20, turn_disk=2 << 20)
 
 
-@pytest.mark.parametrize(
-    ("asked", "nearest"), [("field-guid", "field-guide"), ("notes", "notebook"), ("zzz", None)]
-)
+@pytest.mark.parametrize(("asked", "nearest"), [("field-guid", "field-guide"), ("notes", "notebook"), ("zzz", None)])
 def test_an_unknown_agent_is_refused_and_the_nearest_named(asked: str, nearest: str | None) -> None:
     with pytest.raises(UnknownAgent) as refused:
         parse_deployment(EXAMPLE, "deployment.toml").agent(asked)
@@ -194,9 +190,7 @@ def test_without_agents_any_agent_will_do(text: str) -> None:
     deployment = parse_deployment(text, "deployment.toml")
 
     assert deployment == OpenDeployment()
-    assert deployment.agent("anything") == Agent(
-        id="anything", output=Output(files=("png", "svg", "csv", "pdf"))
-    )
+    assert deployment.agent("anything") == Agent(id="anything", output=Output(files=("png", "svg", "csv", "pdf")))
 
 
 def test_settings_hold_without_agents() -> None:
@@ -216,9 +210,7 @@ def test_an_open_deployment_still_refuses_what_is_no_agent_id(agent: str) -> Non
 )
 def test_sizes_are_in_order_or_refused(scratch: int, user: int | None, turn: int | None) -> None:
     lines = ["[[agents]]", 'id = "a"', "[agents.sandbox]", f'scratch = "{scratch}"']
-    lines += [
-        f'{key} = "{size}"' for key, size in (("user_disk", user), ("turn_disk", turn)) if size is not None
-    ]
+    lines += [f'{key} = "{size}"' for key, size in (("user_disk", user), ("turn_disk", turn)) if size is not None]
     wanted = (turn or scratch // 4, user or scratch // 2, scratch)
 
     try:
@@ -238,11 +230,7 @@ def test_any_text_is_a_deployment_or_is_refused(text: str) -> None:
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-ERRORS = [
-    (toml, told)
-    for (kind, toml), (next_kind, told) in pairwise(BLOCKS)
-    if (kind, next_kind) == ("toml", "text")
-]
+ERRORS = [(toml, told) for (kind, toml), (next_kind, told) in pairwise(BLOCKS) if (kind, next_kind) == ("toml", "text")]
 
 
 def test_the_page_shows_the_whole_file_with_its_defaults() -> None:

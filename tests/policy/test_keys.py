@@ -28,9 +28,7 @@ def test_what_is_no_agent_id_makes_no_key(agent: str) -> None:
     assert not is_key(f"{agent}-{HEX}")
 
 
-@pytest.mark.parametrize(
-    "text", ["", HEX, f"-{HEX}", f"a-{HEX[1:]}", f"a-{HEX.upper()}", f"a-{HEX}\n", "a-b"]
-)
+@pytest.mark.parametrize("text", ["", HEX, f"-{HEX}", f"a-{HEX[1:]}", f"a-{HEX.upper()}", f"a-{HEX}\n", "a-b"])
 def test_what_is_no_key(text: str) -> None:
     assert not is_key(text)
 

@@ -8,6 +8,7 @@ import pytest
 
 from policy import refusals
 from policy.refusals import (
+    AttributesFull,
     CrossesTurns,
     InvalidDeployment,
     InvalidRequest,
@@ -37,6 +38,11 @@ EVERY_REFUSAL = [
     (ReadOnly(), errno.EROFS, "read-only"),
     (NameTooLong(), errno.ENAMETOOLONG, "a name has at most 255 bytes"),
     (NotPermitted("no devices"), errno.EPERM, "no devices"),
+    (
+        AttributesFull(4352),
+        errno.ENOSPC,
+        "the extended attributes of a file have at most 4352 bytes together",
+    ),
     (CrossesTurns(), errno.EXDEV, "a file stays in its turn"),
     (TurnEnded(), errno.ESTALE, "the turn has ended"),
     (Stale(), errno.ESTALE, "no such file any more"),

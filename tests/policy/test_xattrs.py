@@ -2,8 +2,8 @@
 
 import pytest
 
-from policy.refusals import NotPermitted
-from policy.xattrs import check_settable
+from policy.refusals import AttributesFull, NotPermitted
+from policy.xattrs import MOST_BYTES, check_room, check_settable
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,10 @@ def test_other_names_are_left_alone(name: bytes) -> None:
 def test_our_names_cannot_be_set(name: bytes) -> None:
     with pytest.raises(NotPermitted, match=r"^user\.fusefs\..* is told by fusefs and cannot be set$"):
         check_settable(name)
+
+
+def test_attributes_of_an_inode_have_a_bound_together() -> None:
+    check_room(MOST_BYTES - 10, b"user.a", b"1234")
+
+    with pytest.raises(AttributesFull, match="at most 4352 bytes together"):
+        check_room(MOST_BYTES - 10, b"user.a", b"12345")

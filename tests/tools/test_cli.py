@@ -27,20 +27,20 @@ def test_begin_prints_json_with_and_without_the_option(daemon: FakeDaemon, fusef
 def test_begin_sends_all_that_was_given(daemon: FakeDaemon, fusefs: Cli) -> None:
     fusefs(*BEGIN, "--org", "acme", "--uid", "1000", "--gid", "1001", "--deadline-seconds", "5")
 
-    record = daemon.turns.find("t1").record
+    record = daemon.turns.known("t1").record
     assert (record.org, record.uid, record.gid) == ("acme", 1000, 1001)
 
 
 def test_begin_without_owner_is_for_the_caller(daemon: FakeDaemon, fusefs: Cli) -> None:
     fusefs(*BEGIN)
 
-    record = daemon.turns.find("t1").record
+    record = daemon.turns.known("t1").record
     assert (record.uid, record.gid) == (os.getuid(), os.getgid())
 
 
 def test_list_show_and_end_for_people(daemon: FakeDaemon, fusefs: Cli) -> None:
     fusefs(*BEGIN)
-    account = daemon.turns.find("t1").account
+    account = daemon.turns.known("t1").account
     account.settle(2048, 2)
     account.note(LimitReached(Limit.TURN, Resource.BYTES, 65536, 2048, 99999))
 
@@ -65,7 +65,7 @@ def test_list_show_and_end_as_json(daemon: FakeDaemon, fusefs: Cli) -> None:
 
 def test_usage_in_both_forms(daemon: FakeDaemon, fusefs: Cli) -> None:
     fusefs(*BEGIN)
-    daemon.turns.find("t1").account.settle(3000, 1)
+    daemon.turns.known("t1").account.settle(3000, 1)
 
     people = fusefs("usage", "--by", "agent")
     accounts = document(fusefs("usage", "--json"))
