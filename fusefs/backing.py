@@ -61,6 +61,18 @@ def exchange(directory: int, name: bytes, other: int, other_name: bytes) -> None
         raise OSError(code, os.strerror(code))
 
 
+def in_group(pid: int, primary: int, group: int) -> bool:
+    """Whether a process, of which the kernel has told the primary group, is in a group (proc_pid_status(5))."""
+    if primary == group:
+        return True
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+            groups = next(line for line in status if line.startswith("Groups:"))
+    except (OSError, StopIteration):  # it has ended
+        return False
+    return str(group) in groups.split()[1:]
+
+
 def discard_content(descriptor: int) -> None:
     """Free the blocks of a regular file that has no name and no open handle left."""
     path = path_of(descriptor)

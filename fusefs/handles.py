@@ -28,7 +28,7 @@ class Handles(Generic[Opened]):
         return number
 
     def live(self, number: int) -> Opened:
-        """The open file of this number. Raises TurnEnded where its turn has ended, OSError EBADF where there is none."""
+        """The open file of this number. Raises TurnEnded, or OSError EBADF where there is none."""
         try:
             opened = self._opened[number]
         except KeyError:

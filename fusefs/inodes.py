@@ -28,9 +28,9 @@ class Inodes:
         """The node of this number, of a live or an ended turn, or None."""
         return self._nodes.get(nodeid)
 
-    def discard(self, node: Node) -> None:
+    def discard(self, nodeid: int) -> None:
         """Make a node unknown."""
-        self._nodes.pop(node.nodeid, None)
+        self._nodes.pop(nodeid, None)
 
     def forget(self, nodeid: int, count: int) -> None:
         """The kernel drops `count` lookups of a nodeid."""

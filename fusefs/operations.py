@@ -8,6 +8,7 @@ import errno
 import functools
 import logging
 import os
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +16,7 @@ import pyfuse3
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
 
+from fusefs.backing import SET_ID
 from fusefs.handles import Handles
 from fusefs.inodes import Inodes
 from fusefs.nodes import Attributes, Change, Directory, Handle, Listing, Node, WritableHandle
@@ -74,6 +76,8 @@ def entry(node: Node, st: Attributes) -> EntryAttributes:
     answer.st_ino = node.nodeid
     answer.attr_timeout = answer.entry_timeout = node.timeout_s
     answer.st_mode = st.st_mode
+    if st.st_mode & SET_ID and stat.S_ISREG(st.st_mode):
+        answer.attr_timeout = 0  # a write may clear these bits, and the kernel would not ask again for the mode
     answer.st_nlink = st.st_nlink
     answer.st_uid = st.st_uid
     answer.st_gid = st.st_gid

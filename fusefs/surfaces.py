@@ -69,6 +69,8 @@ class Surfaces:
         self._operations.files.end(workspace)
         self._operations.listings.end(workspace)
         self._turns.take(record.key.encode())
+        for place in (_KEY, _KEY_CONTEXT):  # their numbers never come again, the workspace's may
+            self._inodes.discard(turn_nodeid(_number(record.key), place))
 
     async def tell_kernel(self, record: TurnRecord, workspace: Workspace) -> None:
         """Have the kernel drop what it has cached of a turn that was closed."""

@@ -97,7 +97,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             os.close(descriptor)
             raise
         assert isinstance(entry, RegularFile)
-        return entry, st, WriteHandle(entry, descriptor, caller.uid)
+        return entry, st, WriteHandle(entry, descriptor, caller)
 
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         check_name(name)

@@ -10,8 +10,6 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-import xattr
-
 from fusefs import backing
 from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
 from policy.refusals import Stale
@@ -52,10 +50,10 @@ class Entry(WritableNode):
         return self.parent.descriptor(), self.name, False
 
     def path(self) -> tuple[bytes, bool]:
-        """The same for calls that take a path only: a path, and whether not to follow it."""
+        """The same for calls that take a path only: a path, and whether to follow it."""
         if self.held >= 0:
-            return backing.path_of(self.held), False
-        return b"%s/%s" % (backing.path_of(self.parent.descriptor()), self.name), True
+            return backing.path_of(self.held), True
+        return b"%s/%s" % (backing.path_of(self.parent.descriptor()), self.name), False
 
     def attributes(self) -> os.stat_result:
         """Raises Stale where the name now leads to another inode: somebody else changed the backing directory."""
@@ -109,27 +107,28 @@ class Entry(WritableNode):
         if name.startswith(RESERVED):
             return self.realm.attribute(name, self)
         self._check_namespace(name)
-        path, nofollow = self.path()
-        return bytes(xattr.getxattr(path, os.fsdecode(name), nofollow))
+        path, follow = self.path()
+        return os.getxattr(path, name, follow_symlinks=follow)
 
     def list_xattrs(self) -> list[bytes]:
-        path, nofollow = self.path()
-        return [name for name in map(os.fsencode, xattr.listxattr(path, nofollow)) if not name.startswith(RESERVED)]
+        path, follow = self.path()
+        names = map(os.fsencode, os.listxattr(path, follow_symlinks=follow))
+        return [name for name in names if not name.startswith(RESERVED)]
 
     def set_xattr(self, name: bytes, value: bytes) -> None:
         check_settable(name)
         self._check_namespace(name)
-        path, nofollow = self.path()
-        others = [other for other in xattr.listxattr(path, nofollow) if os.fsencode(other) != name]
-        held = sum(len(os.fsencode(other)) + len(xattr.getxattr(path, other, nofollow)) for other in others)
+        path, follow = self.path()
+        others = [other for other in os.listxattr(path, follow_symlinks=follow) if os.fsencode(other) != name]
+        held = sum(len(os.fsencode(o)) + len(os.getxattr(path, o, follow_symlinks=follow)) for o in others)
         check_room(held, name, value)
-        xattr.setxattr(path, os.fsdecode(name), value, 0, nofollow)
+        os.setxattr(path, name, value, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
         check_settable(name)
         self._check_namespace(name)
-        path, nofollow = self.path()
-        xattr.removexattr(path, os.fsdecode(name), nofollow)
+        path, follow = self.path()
+        os.removexattr(path, name, follow_symlinks=follow)
 
     @staticmethod
     def _check_namespace(name: bytes) -> None:

@@ -36,10 +36,10 @@ class RegularFile(Entry, WritableFile):
     def open_for(self, flags: int, caller: Caller) -> "WriteHandle":
         # O_RDONLY | O_TRUNC truncates, too; the backing file has to be open for writing for that.
         access = flags & os.O_ACCMODE or (os.O_RDWR if flags & os.O_TRUNC else os.O_RDONLY)
-        handle = WriteHandle(self, self.open_backing(access), caller.uid)
+        handle = WriteHandle(self, self.open_backing(access), caller)
         if flags & os.O_TRUNC:
             try:
-                self.truncate(handle.descriptor, 0, caller.uid)
+                self.truncate(handle.descriptor, 0, caller)
             except BaseException:
                 handle.release()
                 raise
@@ -58,7 +58,7 @@ class RegularFile(Entry, WritableFile):
             self.realm.account.settle(charged - self.charged, 0)
             self.charged = charged
 
-    def truncate(self, descriptor: int, size: int, uid: int) -> None:
+    def truncate(self, descriptor: int, size: int, caller: Caller) -> None:
         """Set the size. Raises LimitReached past the file limit."""
         if size > self.realm.account.file_bytes:
             raise self.beyond_file_limit(size)
@@ -67,7 +67,7 @@ class RegularFile(Entry, WritableFile):
         finally:
             st = os.fstat(descriptor)
             self.settle(st)
-        drop_set_id(descriptor, st.st_mode, uid)
+        drop_set_id(descriptor, st, caller)
 
     def beyond_file_limit(self, size: int) -> LimitReached:
         """The refusal of a file of `size` bytes."""
@@ -78,11 +78,11 @@ class RegularFile(Entry, WritableFile):
     def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
         if change.size is not None:
             if isinstance(handle, WriteHandle):
-                self.truncate(handle.descriptor, change.size, caller.uid)
+                self.truncate(handle.descriptor, change.size, caller)
             else:
                 descriptor = self.open_backing(os.O_WRONLY)
                 try:
-                    self.truncate(descriptor, change.size, caller.uid)
+                    self.truncate(descriptor, change.size, caller)
                 finally:
                     os.close(descriptor)
         if change[1:] == (None,) * 5:
@@ -145,13 +145,13 @@ class ReadHandle(Handle):
 
 
 class WriteHandle(ReadHandle, WritableHandle):
-    """A file opened for writing, or for reading and writing. `uid` is the opener's."""
+    """A file opened for writing, or for reading and writing. `caller` is who opened it."""
 
-    __slots__ = ("uid",)
+    __slots__ = ("caller",)
 
-    def __init__(self, file: RegularFile, descriptor: int, uid: int) -> None:
+    def __init__(self, file: RegularFile, descriptor: int, caller: Caller) -> None:
         super().__init__(file, descriptor)
-        self.uid = uid
+        self.caller = caller
 
     def write(self, offset: int, data: bytes) -> int:
         file = self.file
@@ -166,7 +166,7 @@ class WriteHandle(ReadHandle, WritableHandle):
             st = os.fstat(self.descriptor)
             file.settle(st)
         if st.st_mode & backing.SET_ID:
-            drop_set_id(self.descriptor, st.st_mode, self.uid)
+            drop_set_id(self.descriptor, st, self.caller)
         return written
 
     def _within_file_limit(self, offset: int, data: bytes) -> bytes:
@@ -194,11 +194,15 @@ class WriteHandle(ReadHandle, WritableHandle):
         super().release()
 
 
-def drop_set_id(descriptor: int, mode: int, uid: int) -> None:
-    """Clear set-uid, and set-gid of a program, when somebody but root changes the content (FUSE_HANDLE_KILLPRIV_V2)."""
-    if uid == 0 or not mode & backing.SET_ID:
+def drop_set_id(descriptor: int, st: os.stat_result, caller: Caller) -> None:
+    """Clear set-uid and set-gid when somebody but root changes the content, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
+
+    Set-gid stays on a file that its group may not execute, where the caller is in that group
+    (setattr_should_drop_sgid in fs/attr.c, since Linux 6.2).
+    """
+    if caller.uid == 0 or not st.st_mode & backing.SET_ID:
         return
-    cleared = stat.S_IMODE(mode) & ~stat.S_ISUID
-    if mode & stat.S_IXGRP:
+    cleared = stat.S_IMODE(st.st_mode) & ~stat.S_ISUID
+    if st.st_mode & stat.S_IXGRP or not backing.in_group(caller.pid, caller.gid, st.st_gid):
         cleared &= ~stat.S_ISGID
     os.fchmod(descriptor, cleared)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import stat
 import time
@@ -15,6 +16,9 @@ from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
 from fusefs.workspace.file import RegularFile
 from policy.limits import NAME_BYTES
+from policy.refusals import Refusal
+
+log = logging.getLogger(__name__)
 
 _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
     stat.S_IFREG: RegularFile,
@@ -127,7 +131,7 @@ class Workspace(Realm):
     def drop(self, entry: Entry) -> None:
         """Make an entry unknown that the kernel has forgotten, and directories above it that were kept only for it."""
         while entry.lookups <= 0 and not entry.needed():
-            self._inodes.discard(entry)
+            self._inodes.discard(entry.nodeid)
             for parent, _ in self._other_names.pop(entry.nodeid, ()):
                 parent.lose_child()
             if isinstance(entry, RegularFile) and self._unsettled.pop(entry, None) is not None:
@@ -158,9 +162,11 @@ class Workspace(Realm):
 
     def _settle(self, file: RegularFile) -> None:
         try:
-            file.settle(file.attributes())
-        except OSError:  # it was removed, and what it was charged with has been released
+            st = file.attributes()
+        except OSError:  # somebody else took it from the backing directory
             return
+        if st.st_nlink or file.opens:  # else what it was charged with has been released
+            file.settle(st)
 
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""
@@ -183,8 +189,8 @@ class Workspace(Realm):
             if node.realm is self and isinstance(node, Entry) and node is not self.root:
                 try:
                     node.hold()
-                except FileNotFoundError:
-                    continue
+                except (OSError, Refusal) as error:
+                    log.warning("inode %d of ended turn %s is not held: %s", node.nodeid, self.turn, error)
 
     def close(self) -> None:
         """Let go of the backing directory once the kernel has forgotten it; the turn has ended and its tree is gone.

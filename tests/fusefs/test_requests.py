@@ -1,0 +1,200 @@
+"""Waiting for the device, with pipes in its place: what comes first, who gets a turn, and what idleness costs."""
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from fusefs.requests import MOST_CREDIT, TURN_NS, DeviceWaiter, Seat, stand_in
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    try:
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+async def started(descriptor: int) -> DeviceWaiter:
+    """A waiter that has its first two calls behind it; the device is readable for the second."""
+    waiter = DeviceWaiter(lambda: None)
+    await waiter.wait(descriptor)
+    await waiter.wait(descriptor)
+    return waiter
+
+
+def test_the_device_is_put_in_place_at_the_second_call(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    calls: list[str] = []
+
+    async def main() -> None:
+        waiter = DeviceWaiter(lambda: calls.append("put in place"))
+        await waiter.wait(reading)  # nothing is there, and it does not wait
+        assert calls == []
+        os.write(writing, b"x")
+        await waiter.wait(reading)
+        await waiter.wait(reading)
+        assert calls == ["put in place"]
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("delay", [0, 0.0005, 0.02], ids=["at once", "soon", "later"])
+def test_it_returns_when_the_device_is_readable(pipe: tuple[int, int], delay: float) -> None:
+    reading, writing = pipe
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        waiter = await started(reading)
+        for _ in range(20):
+            os.read(reading, 1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(write_later, writing, delay)
+                with trio.fail_after(5):
+                    await waiter.wait(reading)
+            assert os.read(reading, 1) == b"x"
+            os.write(writing, b"x")
+
+    trio.run(main)
+
+
+async def write_later(descriptor: int, delay: float) -> None:
+    await trio.sleep(delay)
+    os.write(descriptor, b"x")
+
+
+def test_other_tasks_get_their_turn_while_requests_never_cease(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    longest = 0
+
+    async def other() -> None:
+        nonlocal longest
+        before = time.perf_counter_ns()
+        while True:
+            await trio.lowlevel.checkpoint()
+            now = time.perf_counter_ns()
+            longest, before = max(longest, now - before), now
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        waiter = await started(reading)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            until = time.perf_counter() + 0.2
+            waits = 0
+            while time.perf_counter() < until:
+                await waiter.wait(reading)
+                waits += 1
+            nursery.cancel_scope.cancel()
+        assert waits > 1000  # a wait of a busy device costs next to nothing
+
+    trio.run(main)
+    assert TURN_NS / 2 < longest < 25 * TURN_NS  # generous: another process may have had the processor
+
+
+def test_a_quiet_device_costs_nothing(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        waiter = await started(reading)
+        for _ in range(3 * MOST_CREDIT):  # as much credit as may be had
+            await waiter.wait(reading)
+        os.read(reading, 1)
+        before = time.process_time()
+        for _ in range(MOST_CREDIT):  # each wait in vain polls once more at most
+            with trio.move_on_after(0.02):
+                await waiter.wait(reading)
+        assert time.process_time() - before < 0.08
+        before = time.process_time()
+        with trio.move_on_after(0.3):
+            await waiter.wait(reading)
+        assert time.process_time() - before < 0.05
+
+    trio.run(main)
+
+
+def test_a_seat_is_for_one() -> None:
+    seat, sitting, most = Seat(), 0, 0
+
+    async def sit() -> None:
+        nonlocal sitting, most
+        for _ in range(20):
+            async with seat:
+                sitting += 1
+                most = max(most, sitting)
+                await trio.lowlevel.checkpoint()
+                sitting -= 1
+            await trio.lowlevel.checkpoint()
+
+    run_side_by_side(sit, sit, sit)
+    assert most == 1
+
+
+def test_who_leaves_a_seat_may_take_it_again_before_who_waits() -> None:
+    seat, order = Seat(), list[str]()
+
+    async def first() -> None:
+        for number in range(3):
+            with trio.testing.assert_no_checkpoints():
+                async with seat:
+                    order.append(f"first {number}")
+        async with seat:
+            await trio.testing.wait_all_tasks_blocked()  # the second waits
+        async with seat:
+            order.append("first again")
+        await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        order.append("first at last")
+
+    async def second() -> None:
+        await trio.lowlevel.checkpoint()
+        async with seat:
+            order.append("second")
+
+    run_side_by_side(first, second)
+    assert order == ["first 0", "first 1", "first 2", "first again", "second", "first at last"]
+
+
+def test_a_seat_outlives_who_gives_up_waiting() -> None:
+    seat = Seat()
+
+    async def main() -> None:
+        async with seat:
+            with trio.move_on_after(0.01) as gave_up:
+                async with seat:
+                    raise AssertionError("two sat")
+        assert gave_up.cancelled_caught
+        with trio.fail_after(1):
+            async with seat:
+                pass
+
+    trio.run(main)
+
+
+def run_side_by_side(*tasks: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                for task in tasks:
+                    nursery.start_soon(task)
+
+    trio.run(main)
+
+
+def test_pyfuse3_gets_trio_with_our_lock_and_wait() -> None:
+    async def wait(_: int) -> None:
+        return None
+
+    module = stand_in(wait)
+    assert module.Lock is Seat
+    assert module.lowlevel.wait_readable is wait
+    assert module.open_nursery is trio.open_nursery
+    assert trio.lowlevel.wait_readable is not wait

@@ -1,0 +1,203 @@
+"""What can go wrong around the daemon: each with a clear message and exit status, and no workspace harmed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.mounted.compare import outcome
+from tests.mounted.harness import Daemon, prepared_daemon, running_daemon
+from tests.mounted.tight import KIB, MIB, TIGHT, begin, kill, soon, turn_of, turns_of
+
+FAILED = 1
+
+
+@pytest.fixture(scope="module")
+def tight() -> Iterator[Daemon]:
+    with running_daemon(TIGHT) as daemon:
+        yield daemon
+
+
+def run(*command: str | Path) -> None:
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+
+
+@contextmanager
+def daemon_on(filesystem: str) -> Iterator[Daemon]:
+    """A daemon whose state directory is a filesystem of 16 MiB of its own, less than its agents may hold."""
+    with prepared_daemon(TIGHT) as daemon:
+        if filesystem == "tmpfs":
+            run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", daemon.state)
+        else:
+            with (daemon.base / "image").open("wb") as image:
+                image.truncate(16 * MIB)
+            run("mkfs.ext4", "-q", "-b", "4096", image.name)
+            run("mount", "-o", "loop,errors=remount-ro", image.name, daemon.state)
+        try:
+            daemon.start()
+            yield daemon
+        finally:  # not stop(): it judges the log, which is allowed to have tracebacks of a full disk here
+            stopped = daemon.fusefs("umount", daemon.mountpoint)
+            run("umount", "-l", daemon.state)
+        assert stopped.returncode == 0, stopped.stderr
+
+
+def fill_disk(path: Path) -> str:
+    """Append until a write is refused, in ever smaller pieces; the errno's name."""
+    with path.open("ab", buffering=0) as file:
+        for piece in (100 * KIB, 4 * KIB, 1):
+            told: object = 0
+            while not isinstance(told, str):
+                told = outcome(path, lambda _: file.write(bytes(piece)))  # noqa: B023
+    return str(told)
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("filesystem", ["tmpfs", "ext4"])
+def test_a_full_backing_disk_is_enospc_and_harms_nothing(filesystem: str) -> None:
+    with daemon_on(filesystem) as daemon, turns_of(daemon, "medium", "ada", "ada") as (turn, other):
+        (other.workspace / "file").write_bytes(bytes(100 * KIB))
+
+        assert fill_disk(turn.workspace / "big") == "ENOSPC"
+
+        for each in (turn, other):
+            assert each.charged() == each.walked()
+        assert (other.workspace / "file").read_bytes() == bytes(100 * KIB)
+        assert outcome(turn.workspace / "small", lambda path: path.write_bytes(bytes(64 * KIB))) == "ENOSPC"
+        (turn.workspace / "big").unlink()
+        (other.workspace / "file").write_bytes(os.urandom(16 * KIB))  # few blocks, that need no index block
+        for each in (turn, other):
+            assert each.charged() == each.walked()
+        assert daemon.fusefs("usage").returncode == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("filesystem", ["tmpfs", "ext4"])
+def test_on_a_full_disk_no_turn_begins_but_one_can_be_ended(filesystem: str) -> None:
+    with daemon_on(filesystem) as daemon:
+        turn, other = begin(daemon, "medium"), begin(daemon, "medium", turn="other")
+        assert fill_disk(turn.workspace / "big") == "ENOSPC"
+
+        done = daemon.fusefs("turn", "begin", "--agent", "small", "--user", "ada")
+
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert "full" in done.stderr or "No space left" in done.stderr
+        assert sorted(os.listdir(daemon.state / "turns")) == sorted([turn.key, other.key])
+        done = daemon.fusefs("turn", "end", turn.key)
+        assert done.returncode == 0, done.stderr
+        assert soon(lambda: not os.listdir(daemon.state / "ended"))
+        (other.workspace / "file").write_bytes(bytes(8 * MIB))
+        kill(daemon)
+        daemon.start()
+        assert os.listdir(daemon.mountpoint / "turns") == [other.key]
+
+
+@pytest.mark.needs_root
+def test_a_disk_that_has_become_read_only_is_erofs() -> None:
+    with daemon_on("ext4") as daemon:
+        turn = begin(daemon, "small")
+        (turn.workspace / "file").write_text("text")
+        held = turn.charged()
+        run("sync", "-f", daemon.state)
+        outcome(daemon.state, lambda state: run("mount", "-o", "remount,abort", state))  # as after an error of a disk
+        for operation in (
+            lambda path: path.write_text("new"),
+            lambda path: path.unlink(),
+            lambda path: path.with_name("new").mkdir(),
+            lambda path: path.rename(path.with_name("new")),
+        ):
+            assert outcome(turn.workspace / "file", operation) == "EROFS"
+        assert (turn.workspace / "file").read_text() == "text"
+        assert turn.charged() == turn.walked() == held
+        for command in (("begin", "--agent", "small", "--user", "ada"), ("end", turn.key)):
+            done = daemon.fusefs("turn", *command)
+            assert (done.returncode, done.stdout) == (FAILED, "")
+            assert "read-only" in done.stderr.lower() or "readonly" in done.stderr
+
+
+@pytest.mark.needs_root
+def test_a_state_directory_that_cannot_be_written_is_told() -> None:
+    with daemon_on("tmpfs") as daemon:
+        assert daemon.fusefs("umount", daemon.mountpoint).returncode == 0
+        run("mount", "-o", "remount,ro", daemon.state)
+        try:
+            done = daemon.mount()
+            assert done.returncode == FAILED
+            assert str(daemon.state) in done.stderr
+            assert "ead-only" in done.stderr
+            assert not daemon.is_mounted()
+        finally:
+            run("mount", "-o", "remount,rw", daemon.state)
+        daemon.start()
+
+
+# What is done to the surroundings of `fusefs mount`, and what it says; $DEV is a folder to be /dev.
+SURROUNDINGS = {
+    "no device": ("mount --bind $DEV /dev", "/dev/fuse: No such file or directory (modprobe fuse"),
+    "no permission": (
+        "mknod -m 0600 $DEV/fuse c 10 229; chown nobody $DEV/fuse; mount --bind $DEV /dev;"
+        "set -- setpriv --bounding-set=-dac_override,-dac_read_search $*",
+        "/dev/fuse: no permission",
+    ),
+    "no right to mount": ("set -- setpriv --bounding-set=-sys_admin $*", "no right to mount"),
+}
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_a_host_that_lacks_something_is_told(surroundings: str) -> None:
+    change, said = SURROUNDINGS[surroundings]
+    with prepared_daemon(TIGHT) as daemon:
+        run("mknod", "-m", "0666", daemon.plain / "null", "c", "1", "3")
+        command = [sys.executable, "-m", "tools.cli", "mount", daemon.mountpoint, "--state", daemon.state]
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-ec", f'{change}; exec "$@"', "sh", *command],
+            env=os.environ | {"FUSEFS_SOCKET": str(daemon.socket), "DEV": str(daemon.plain)},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert daemon.processes() == []
+
+
+def test_a_busy_mountpoint_and_a_busy_state_are_told(tight: Daemon) -> None:
+    with turn_of(tight, "small") as turn, prepared_daemon(TIGHT) as other:
+        for mountpoint, state, said in (
+            (tight.mountpoint, other.state, f"{tight.mountpoint} is mounted already"),
+            (other.mountpoint, tight.state, f"{tight.state} is in use by another daemon (pid {tight.processes()[0]})"),
+            (other.base / "none", other.state, f"{other.base / 'none'} does not exist"),
+            (other.config, other.state, f"{other.config} is not a directory"),
+        ):
+            done = other.fusefs("mount", mountpoint, "--state", state)
+
+            assert (done.returncode, done.stdout) == (FAILED, "")
+            assert said in done.stderr
+            assert not other.is_mounted()
+            assert other.processes() == []
+        (turn.workspace / "file").write_text("still works")
+
+
+def test_clients_killed_in_the_middle_harm_nothing(tight: Daemon) -> None:
+    program = """if True:
+        import mmap, os
+        for number in range(1 << 30):
+            with open(f"{number % 9}", "w+b", 0) as file:
+                file.write(bytes(50_000))
+                file.truncate(200_000)
+                mmap.mmap(file.fileno(), 200_000)[150_000:] = bytes(50_000)
+            os.rename(f"{number % 9}", f"{number % 7}")
+    """
+    with turn_of(tight, "medium") as turn:
+        for _ in range(5):
+            with subprocess.Popen([sys.executable, "-c", program], cwd=turn.workspace) as client:
+                assert soon(lambda: (turn.workspace / "6").exists())
+                client.kill()
+            (turn.workspace / "6").unlink(missing_ok=True)
+            assert soon(lambda: turn.charged() == turn.walked())  # RELEASE comes when it likes
