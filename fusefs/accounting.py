@@ -30,9 +30,21 @@ class Refused:
 
 
 class Account:
-    """What one turn, user or scratch uses (bytes, inodes), and its bounds."""
+    """What one turn, user or scratch uses (bytes, inodes), and its bounds.
 
-    __slots__ = ("bound_bytes", "bound_inodes", "id", "limit", "peak_bytes", "used_bytes", "used_inodes")
+    `pending_bytes` is what the backing filesystem may still take, when it writes back, for what is in use already.
+    """
+
+    __slots__ = (
+        "bound_bytes",
+        "bound_inodes",
+        "id",
+        "limit",
+        "peak_bytes",
+        "pending_bytes",
+        "used_bytes",
+        "used_inodes",
+    )
 
     def __init__(self, limit: Limit, account_id: str, bounds: Bounds) -> None:
         self.limit = limit
@@ -42,6 +54,7 @@ class Account:
         self.used_bytes = 0
         self.used_inodes = 0
         self.peak_bytes = 0
+        self.pending_bytes = 0
 
     @property
     def kind(self) -> str:
@@ -72,8 +85,9 @@ class Account:
 
     def refusal(self, grown_bytes: int, grown_inodes: int) -> LimitReached | None:
         """The refusal of a growth that this account has no room for, or None."""
-        if grown_bytes > 0 and self.used_bytes + grown_bytes > self.bound_bytes:
-            return LimitReached(self.limit, Resource.BYTES, self.bound_bytes, self.used_bytes, grown_bytes)
+        held = self.used_bytes + self.pending_bytes
+        if grown_bytes > 0 and held + grown_bytes > self.bound_bytes:
+            return LimitReached(self.limit, Resource.BYTES, self.bound_bytes, held, grown_bytes)
         if grown_inodes > 0 and self.used_inodes + grown_inodes > self.bound_inodes:
             return LimitReached(self.limit, Resource.INODES, self.bound_inodes, self.used_inodes, grown_inodes)
         return None
@@ -111,10 +125,11 @@ class TurnAccount(Account):
 
     def fits(self, grown_bytes: int) -> bool:
         """Whether all three accounts have room for so many more bytes."""
+        user, scratch = self.user, self.scratch
         return grown_bytes <= 0 or (
-            self.used_bytes + grown_bytes <= self.bound_bytes
-            and self.user.used_bytes + grown_bytes <= self.user.bound_bytes
-            and self.scratch.used_bytes + grown_bytes <= self.scratch.bound_bytes
+            self.used_bytes + self.pending_bytes + grown_bytes <= self.bound_bytes
+            and user.used_bytes + user.pending_bytes + grown_bytes <= user.bound_bytes
+            and scratch.used_bytes + scratch.pending_bytes + grown_bytes <= scratch.bound_bytes
         )
 
     def note(self, refusal: LimitReached) -> LimitReached:
@@ -129,10 +144,15 @@ class TurnAccount(Account):
         self.user.settle(grown_bytes, grown_inodes)
         self.scratch.settle(grown_bytes, grown_inodes)
 
+    def expect(self, more_bytes: int) -> None:
+        """Keep room (or, negative, give it up) for what the backing filesystem may take when it writes back."""
+        for account in self.chain:
+            account.pending_bytes += more_bytes
+
     def room(self) -> Totals:
         """What the tightest of turn, user and scratch leaves; never negative."""
         return Totals(
-            max(0, min(a.bound_bytes - a.used_bytes for a in self.chain)),
+            max(0, min(a.bound_bytes - a.used_bytes - a.pending_bytes for a in self.chain)),
             max(0, min(a.bound_inodes - a.used_inodes for a in self.chain)),
         )
 
@@ -174,6 +194,7 @@ class Accounts:
     def close_turn(self, account: TurnAccount) -> Totals:
         """Forget an ended turn. Its user has the room back at once; scratch when the returned amount is freed."""
         held = Totals(account.used_bytes, account.used_inodes)
+        account.expect(-account.pending_bytes)
         account.user.settle(-held.bytes, -held.inodes)
         del self._turns[account.id]
         if not any(turn.user is account.user for turn in self._turns.values()):

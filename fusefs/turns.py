@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import time
 import uuid
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import trio
 
 from fusefs.accounting import Account, Accounts, Totals, TurnAccount
-from fusefs.journal import Journal, TurnRecord
+from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.messages import BeginTurn
 from fusefs.recovery import measure
@@ -114,7 +115,7 @@ class Turns:
             self._journal.begin(record)
         except BaseException:
             if record.key in self._layout.live():
-                self._layout.end(record.key)
+                shutil.rmtree(self._layout.end(record.key))
             raise
 
     async def end(self, turn: str) -> TurnRecord:
@@ -125,23 +126,31 @@ class Turns:
         async with self._changing:
             ending = await self._find_or_explain(turn)
             record = replace(ending.record, ended_at=time.time())
+            # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
+            tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
             self._surfaces.close(record, ending.workspace)
             held = self._accounts.close_turn(ending.account)
-            tree = await trio.to_thread.run_sync(self._put_away, record)
+            recorded = await trio.to_thread.run_sync(self._record_end, record)
         await self._surfaces.tell_kernel(record, ending.workspace)
-        self._nursery.start_soon(self._free, ending.workspace, tree, held)
+        self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
         return record
 
-    def _put_away(self, record: TurnRecord) -> Path:
-        """Record first, tree second: a tree without a live record is swept at the next start."""
+    def _record_end(self, record: TurnRecord) -> bool:
+        """Whether the journal took it; on a full disk it may not, until the turn's own bytes are freed."""
         assert record.ended_at is not None
-        self._journal.end(record.key, record.ended_at)
-        return self._layout.end(record.key)
+        try:
+            self._journal.end(record.key, record.ended_at)
+        except JournalUnusable as error:
+            log.error("turn %s has ended, which the journal could not take: %s", record.id, error)
+            return False
+        return True
 
-    async def _free(self, workspace: Workspace, tree: Path, held: Totals) -> None:
+    async def _free(self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, recorded: bool) -> None:
         workspace.hold_known()
         await self._remove(tree, workspace.account.scratch, held)
+        if not recorded:
+            await trio.to_thread.run_sync(self._record_end, record)
         workspace.close()
 
     async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:

@@ -8,9 +8,20 @@ from typing import NamedTuple, Self
 
 from policy.refusals import Limit, LimitReached, Resource
 
-__all__ = ["BLOCK_BYTES", "NAME_BYTES", "AgentLimits", "Bounds", "Limit", "Resource", "check", "worst_case"]
+__all__ = [
+    "BLOCK_BYTES",
+    "NAME_BYTES",
+    "AgentLimits",
+    "Bounds",
+    "Limit",
+    "Resource",
+    "check",
+    "index_bytes",
+    "worst_case",
+]
 
 NAME_BYTES = 1024  # charged for each name (CONTRACT, Limits); also the bytes of a limit that buy one inode
+_EXTENTS_IN_INODE = 4
 BLOCK_BYTES = 512  # the unit of st_blocks, whatever the filesystem's own block is: stat(2)
 
 
@@ -50,6 +61,20 @@ def worst_case(offset: int, length: int, block: int) -> int:
     first = offset // block
     end = -(-(offset + length) // block)
     return (end - first) * block
+
+
+def index_bytes(pieces: int, fresh: int, block: int) -> int:
+    """The most that ext4 may still allocate to index a file of so many `pieces`, `fresh` ones not written back yet.
+
+    Four extents lie in the inode. More go to index blocks of 12 bytes an extent behind a header of 12, which may be
+    split when they are full, so half full at worst; where there are more than four of these, one more holds them
+    (Documentation/filesystems/ext4, ifork.rst).
+    """
+    if pieces <= _EXTENTS_IN_INODE or fresh <= 0:
+        return 0
+    half = (block - 12) // 24
+    splits = -(-fresh // half) + 1
+    return (splits + (pieces > _EXTENTS_IN_INODE * half)) * block
 
 
 def check(limit: Limit, resource: Resource, bound: int, used: int, growth: int) -> None:

@@ -88,7 +88,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def create(self, name: bytes, flags: int, mode: int, caller: Caller) -> tuple[Entry, Attributes, Handle]:
         check_name(name)
-        self.realm.account.admit(NAME_BYTES, 1)
+        self.realm.admit(NAME_BYTES, 1)
         access = (flags & os.O_ACCMODE) | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, access, stat.S_IMODE(mode), dir_fd=self.descriptor())
         try:
@@ -101,7 +101,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         check_name(name)
-        self.realm.account.admit(NAME_BYTES, 1)
+        self.realm.admit(NAME_BYTES, 1)
         os.mkdir(name, stat.S_IMODE(mode), dir_fd=self.descriptor())
         return self._made(name, 0, caller)
 
@@ -109,13 +109,13 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         check_name(name)
         if stat.S_IFMT(mode) not in _MAKEABLE:
             raise NotPermitted("devices cannot be made in a workspace")
-        self.realm.account.admit(NAME_BYTES, 1)
+        self.realm.admit(NAME_BYTES, 1)
         os.mknod(name, mode, dir_fd=self.descriptor())
         return self._made(name, mode, caller)
 
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
         check_name(name)
-        self.realm.account.admit(NAME_BYTES, 1)
+        self.realm.admit(NAME_BYTES, 1)
         os.symlink(target, name, dir_fd=self.descriptor())
         return self._made(name, 0, caller)
 
@@ -123,7 +123,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         check_name(name)
         if not isinstance(node, Entry) or node.realm is not self.realm:
             raise CrossesTurns
-        self.realm.account.admit(NAME_BYTES, 0)
+        self.realm.admit(NAME_BYTES, 0)
         self.descriptor()
         source, source_name, follow = node.place()
         here = self.descriptor()  # again: opening the other directory may have closed this one's

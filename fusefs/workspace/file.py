@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fusefs import backing
 from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile, WritableHandle
 from fusefs.workspace.entry import Entry
-from policy.limits import BLOCK_BYTES, Limit, Resource, worst_case
+from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
 from policy.refusals import LimitReached
 
 if TYPE_CHECKING:
@@ -21,14 +21,21 @@ _OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 
 
 class RegularFile(Entry, WritableFile):
-    """A regular file. `charged` is what its content is charged with (bytes); `opens` counts its open handles."""
+    """A regular file. `charged` is what its content is charged with (bytes); `opens` counts its open handles.
 
-    __slots__ = ("charged", "opens")
+    It lies in `pieces` extents at most, `fresh` of them not written back yet; `pending` is what room is kept for
+    their index (bytes).
+    """
+
+    __slots__ = ("charged", "fresh", "opens", "pending", "pieces")
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
         super().__init__(workspace, st, parent, name)
         self.charged = st.st_blocks * BLOCK_BYTES
         self.opens = 0
+        self.pieces = self.charged // workspace.block
+        self.fresh = 0
+        self.pending = 0
 
     def open(self) -> "ReadHandle":
         return ReadHandle(self, self.open_backing(os.O_RDONLY))
@@ -57,6 +64,32 @@ class RegularFile(Entry, WritableFile):
         if charged != self.charged:
             self.realm.account.settle(charged - self.charged, 0)
             self.charged = charged
+            if not charged:
+                self.pieces = self.fresh = 0
+                self._expect(0)
+
+    def add_piece(self) -> None:
+        """Something was allocated away from what came before it."""
+        self.pieces += 1
+        self.fresh += 1
+        self._expect(index_bytes(self.pieces, self.fresh, self.realm.block))
+        self.realm.settle_later(self)
+
+    def _expect(self, pending: int) -> None:
+        if pending != self.pending:
+            self.realm.account.expect(pending - self.pending)
+            self.pending = pending
+
+    def write_back(self) -> None:
+        """Have the backing filesystem allocate what it has put off, and charge that."""
+        descriptor = self.open_backing(os.O_RDONLY)
+        try:
+            backing.write_back(descriptor)
+            self.settle(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+        self.fresh = 0
+        self._expect(0)
 
     def truncate(self, descriptor: int, size: int, caller: Caller) -> None:
         """Set the size. Raises LimitReached past the file limit."""
@@ -91,7 +124,7 @@ class RegularFile(Entry, WritableFile):
 
     def set_xattr(self, name: bytes, value: bytes) -> None:
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
-        self.realm.account.admit(worst_case(0, len(value) + len(name), self.realm.block), 0)
+        self.realm.admit(worst_case(0, len(value) + len(name), self.realm.block), 0)
         try:
             super().set_xattr(name, value)
         finally:
@@ -111,6 +144,7 @@ class RegularFile(Entry, WritableFile):
         if self.charged and self.held >= 0:
             backing.discard_content(self.held)
         self.charged = 0
+        self._expect(0)
 
     def released(self) -> None:
         """One handle less."""
@@ -145,29 +179,45 @@ class ReadHandle(Handle):
 
 
 class WriteHandle(ReadHandle, WritableHandle):
-    """A file opened for writing, or for reading and writing. `caller` is who opened it."""
+    """A file opened for writing, or for reading and writing.
 
-    __slots__ = ("caller",)
+    `caller` is who opened it; `end` is where the last write through it ended, so that the next one may go on there.
+    """
+
+    __slots__ = ("caller", "end")
 
     def __init__(self, file: RegularFile, descriptor: int, caller: Caller) -> None:
         super().__init__(file, descriptor)
         self.caller = caller
+        self.end = 0
 
     def write(self, offset: int, data: bytes) -> int:
         file = self.file
         account = file.realm.account
         if offset + len(data) > account.file_bytes:
             data = self._within_file_limit(offset, data)
-        if not account.fits(worst_case(offset, len(data), file.realm.block)):
-            data = self._what_fits(offset, data)
+        goes_on = offset == self.end and file.charged > 0
+        if not account.fits(self._growth(offset, len(data), goes_on)):
+            data = self._what_fits(offset, data, goes_on)
+        before = file.charged
         try:
             written = os.pwrite(self.descriptor, data, offset)
         finally:
             st = os.fstat(self.descriptor)
             file.settle(st)
+            if not goes_on and file.charged > before:
+                file.add_piece()
+        self.end = offset + written
         if st.st_mode & backing.SET_ID:
             drop_set_id(self.descriptor, st, self.caller)
         return written
+
+    def _growth(self, offset: int, length: int, goes_on: bool) -> int:
+        """The most that a write can take: its blocks, and the index of one piece more."""
+        file = self.file
+        block = file.realm.block
+        index = 0 if goes_on else index_bytes(file.pieces + 1, file.fresh + 1, block) - file.pending
+        return worst_case(offset, length, block) + index
 
     def _within_file_limit(self, offset: int, data: bytes) -> bytes:
         """What of `data` lies within the file limit. Raises LimitReached where nothing does."""
@@ -176,13 +226,15 @@ class WriteHandle(ReadHandle, WritableHandle):
             raise self.file.beyond_file_limit(offset + len(data))
         return data[: bound - offset]
 
-    def _what_fits(self, offset: int, data: bytes) -> bytes:
+    def _what_fits(self, offset: int, data: bytes, goes_on: bool) -> bytes:
         """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
-        account = self.file.realm.account
-        block = self.file.realm.block
-        count = backing.fitting(self.descriptor, offset, len(data), account.room().bytes, block)
+        workspace = self.file.realm
+        workspace.write_back()
+        index = self._growth(offset, 0, goes_on)
+        room = workspace.account.room().bytes - index
+        count = backing.fitting(self.descriptor, offset, len(data), room, workspace.block)
         if not count:
-            account.admit(worst_case(offset, len(data), block), 0)
+            workspace.account.admit(self._growth(offset, len(data), goes_on), 0)
         return data[:count]
 
     def sync(self, data_only: bool) -> Callable[[], None]:

@@ -142,6 +142,17 @@ class Workspace(Realm):
             entry = entry.parent
             entry.children -= 1
 
+    def admit(self, grown_bytes: int, grown_inodes: int) -> None:
+        """Let a growth pass, or raise LimitReached, with no room kept back that is not needed."""
+        if self.account.pending_bytes and not self.account.fits(grown_bytes):
+            self.write_back()
+        self.account.admit(grown_bytes, grown_inodes)
+
+    def write_back(self) -> None:
+        """Have the backing filesystem allocate what it has put off, so that totals are exact and nothing is pending."""
+        for file in [file for file in self._unsettled if file.pending]:
+            self._settle(file)
+
     def settle_later(self, file: RegularFile) -> None:
         """Look again at a written file, once the backing filesystem has written it back.
 
@@ -152,21 +163,21 @@ class Workspace(Realm):
             self._unsettled[file] = time.monotonic()
 
     def settle_due(self, before: float) -> None:
-        """Charge what the files released before a time (monotonic seconds) hold by now."""
+        """Charge what the files written before a time (monotonic seconds) hold by now."""
         while self._unsettled:
-            file, released = next(iter(self._unsettled.items()))
-            if released > before:
+            file, written = next(iter(self._unsettled.items()))
+            if written > before:
                 return
             del self._unsettled[file]
             self._settle(file)
 
     def _settle(self, file: RegularFile) -> None:
+        if not file.opens and file.held >= 0 and os.fstat(file.held).st_nlink == 0:
+            return  # what it was charged with has been released
         try:
-            st = file.attributes()
+            file.write_back()
         except OSError:  # somebody else took it from the backing directory
             return
-        if st.st_nlink or file.opens:  # else what it was charged with has been released
-            file.settle(st)
 
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""

@@ -157,8 +157,7 @@ def test_whatever_is_admitted_no_bound_is_passed(steps: Sequence[tuple[int, int,
         grown_bytes, grown_inodes = max(grown_bytes, -turn.used_bytes), max(grown_inodes, -turn.used_inodes)
         try:
             turn.admit(grown_bytes, grown_inodes)
-        except LimitReached as refused:
-            assert refused.used + refused.asked > refused.bound
+        except LimitReached:
             continue
         turn.settle(grown_bytes, grown_inodes)
         for account in accounts.all():

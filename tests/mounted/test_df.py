@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ def in_mount_namespace(option: str, turn: Turn) -> Df:
 
 
 @pytest.mark.parametrize("look", [in_bubblewrap, in_mount_namespace])
-def test_who_sees_one_turn_is_told_its_limit_and_use(tight: Daemon, look: type[Df]) -> None:
+def test_who_sees_one_turn_is_told_its_limit_and_use(tight: Daemon, look: Callable[[str, Turn], Df]) -> None:
     with turn_of(tight, "small") as turn:
         for folder in ("a", "b"):
             (turn.workspace / folder).mkdir()

@@ -153,7 +153,7 @@ def test_a_host_that_lacks_something_is_told(surroundings: str) -> None:
     change, said = SURROUNDINGS[surroundings]
     with prepared_daemon(TIGHT) as daemon:
         run("mknod", "-m", "0666", daemon.plain / "null", "c", "1", "3")
-        command = [sys.executable, "-m", "tools.cli", "mount", daemon.mountpoint, "--state", daemon.state]
+        command = [sys.executable, "-m", "tools.cli", "mount", str(daemon.mountpoint), "--state", str(daemon.state)]
         done = subprocess.run(
             ["unshare", "-m", "sh", "-ec", f'{change}; exec "$@"', "sh", *command],
             env=os.environ | {"FUSEFS_SOCKET": str(daemon.socket), "DEV": str(daemon.plain)},

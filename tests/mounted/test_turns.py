@@ -1,12 +1,9 @@
-"""Turns on the mount: each to itself, gone at once when it ends, and found again after a restart."""
+"""Turns on the mount: each to itself, and found again after a restart."""
 
 import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +12,7 @@ import pytest
 from tests.mounted.compare import outcome
 from tests.mounted.harness import Daemon, running_daemon
 from tests.mounted.processes import other_processes
-from tests.mounted.tight import KIB, TIGHT, begin, end, kill, soon, turn_of
+from tests.mounted.tight import KIB, TIGHT, begin, kill, scratch_of, soon, turn_of
 
 NOBODY = 65534
 FAILED, REFUSED = 1, 4
@@ -93,119 +90,6 @@ def test_another_user_can_neither_list_nor_enter(tight: Daemon) -> None:
     assert told == ["EACCES"] * 7 + [len("text")]
     for turn in (mine, other):
         tight.end(turn["key"])
-
-
-def test_an_ended_turn_is_gone_for_who_still_holds_it(tight: Daemon) -> None:
-    turn = begin(tight, "small")
-    (turn.workspace / "file").write_bytes(b"x" * 100_000)
-    (turn.workspace / "folder").mkdir()
-    file = os.open(turn.workspace / "file", os.O_RDWR)
-    folder = os.open(turn.workspace / "folder", os.O_RDONLY)
-    here = os.getcwd()
-    os.chdir(turn.workspace)
-    operations: list[Callable[[Path], object]] = [
-        lambda _: os.read(file, 1),
-        lambda _: os.write(file, b"more"),
-        lambda _: os.fstat(file),
-        lambda _: os.fstat(folder),
-        lambda _: os.ftruncate(file, 0),
-        lambda _: os.mkdir("new", dir_fd=folder),
-        lambda _: os.listdir(folder),
-        lambda _: os.open("file", os.O_RDONLY),
-        lambda _: os.stat("file"),
-        lambda _: os.listdir("."),
-    ]
-    try:
-        end(turn)
-        told = [outcome(turn.workspace, operation) for operation in operations]
-    finally:
-        os.chdir(here)
-        os.close(folder)
-        outcome(turn.workspace, lambda _: os.close(file))
-    assert told == ["ESTALE"] * len(operations)
-    assert not turn.workspace.exists()
-    assert turn.key not in os.listdir(tight.mountpoint / "turns")
-
-
-@pytest.mark.needs_root
-def test_an_ended_turn_is_gone_where_it_was_bound(tight: Daemon) -> None:
-    """Names that the kernel has cached are gone as well."""
-    program = """if True:
-        import errno, os, subprocess, sys
-        work, place = sys.argv[1:]
-        subprocess.run(["mount", "--bind", work, place], check=True)
-        read = lambda: open(place + "/folder/file").read()
-        acts = (read, lambda: os.stat(place), lambda: os.stat(place + "/folder/file"), lambda: os.listdir(place),
-                lambda: open(place + "/new", "w"), lambda: os.stat(place + "/none"))
-        print(read(), flush=True)
-        sys.stdin.readline()
-        for act in acts:
-            try:
-                act()
-                print("done", end=" ")
-            except OSError as error:
-                print(errno.errorcode[error.errno], end=" ")
-    """
-    turn = begin(tight, "small")
-    (turn.workspace / "folder").mkdir()
-    (turn.workspace / "folder" / "file").write_text("text")
-    with subprocess.Popen(
-        ["unshare", "-m", sys.executable, "-c", program, turn.workspace, tight.plain],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"text\n"
-        end(turn)
-        told, _ = holder.communicate(b"\n", timeout=20)
-    assert told.decode().split() == ["ESTALE"] * 6
-
-
-def test_the_inode_number_of_an_ended_turn_means_a_new_file(tight: Daemon) -> None:
-    """The filesystem below gives numbers again at once: turns after it must not find the ended one's nodes."""
-    for _ in range(5):
-        with turn_of(tight, "small") as turn:
-            (turn.workspace / "folder").mkdir()
-            for number in range(20):
-                (turn.workspace / "folder" / f"{number}").write_text("text")
-                assert (turn.workspace / "folder" / f"{number}").read_text() == "text"
-        assert soon(lambda: not os.listdir(tight.state / "ended"))
-
-
-def create_until_told(workspace: Path, stop: Path) -> float:
-    """Create and remove a file again and again; answers the longest that it took (seconds)."""
-    longest = 0.0
-    while not stop.exists():
-        began = time.monotonic()
-        (workspace / "file").touch()
-        (workspace / "file").unlink()
-        longest = max(longest, time.monotonic() - began)
-    return longest
-
-
-def test_ending_a_turn_of_20000_files_frees_it_and_stalls_nobody(tight: Daemon) -> None:
-    with turn_of(tight, "small") as other, other_processes() as process:
-        turn = begin(tight, "huge")
-        for number in range(20_000):
-            if number % 1000 == 0:
-                (turn.workspace / f"{number // 1000}").mkdir()
-            (turn.workspace / f"{number // 1000}" / f"{number}").touch()
-        stop = tight.plain / "stop"
-        creating = process.submit(create_until_told, other.workspace, stop)
-
-        end(turn)
-
-        assert "huge" in tight.fusefs("usage", "--by", "agent").stdout
-        assert soon(lambda: scratch_of(tight, "huge") == 0)
-        stop.touch()
-        assert creating.result() < 2
-    assert soon(lambda: not os.listdir(tight.state / "ended"))
-    assert turn.key not in os.listdir(tight.state / "turns")
-
-
-def scratch_of(daemon: Daemon, agent: str) -> int:
-    accounts = json.loads(daemon.fusefs("usage", "--by", "agent", "--json").stdout)
-    return next(int(account["used_bytes"]) for account in accounts if account["id"] == agent)
 
 
 def test_a_restart_keeps_live_turns_and_sweeps_the_rest() -> None:

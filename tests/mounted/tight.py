@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusefs.messages import BeginTurn, TurnView, Usage
+from fusefs.messages import BeginTurn, TurnView, Usage, UsageBy
 from tests.mounted.compare import outcome
 from tests.mounted.harness import Daemon
 from tests.mounted.walk import Charge, backing_of, charged, walked
@@ -130,3 +130,9 @@ def soon(condition: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def scratch_of(daemon: Daemon, agent: str) -> int:
+    """What the workspaces of an agent hold together (bytes), ended ones that are not yet freed included."""
+    with Client(daemon.socket) as client:
+        return next(account.used_bytes for account in client.usage(UsageBy.AGENT) if account.id == agent)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.limits import AgentLimits, Bounds, Limit, Resource, check, worst_case
+from policy.limits import AgentLimits, Bounds, Limit, Resource, check, index_bytes, worst_case
 from policy.refusals import LimitReached
 
 
@@ -67,3 +67,19 @@ def test_what_does_not_fit_is_refused_and_names_everything(used: int, growth: in
         used,
         growth,
     )
+
+
+@pytest.mark.parametrize(
+    ("pieces", "fresh", "block", "most"),
+    [
+        (0, 0, 4096, 0),
+        (4, 4, 4096, 0),
+        (5, 5, 4096, 2 * 4096),
+        (5, 0, 4096, 0),
+        (171, 171, 4096, 3 * 4096),
+        (2048, 1, 4096, 3 * 4096),
+        (5, 5, 1024, 2 * 1024),
+    ],
+)
+def test_what_an_index_may_still_take(pieces: int, fresh: int, block: int, most: int) -> None:
+    assert index_bytes(pieces, fresh, block) == most
