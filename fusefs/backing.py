@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import stat
+import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ from policy.limits import BLOCK_BYTES
 RENAME_NOREPLACE = 1  # linux/fs.h
 RENAME_EXCHANGE = 2
 _SYNC_FILE_RANGE_WRITE = 2
+_DIRENT = struct.Struct("<QqHB")  # ino, off, reclen, type; the name follows, ended by NUL
+_DIRENTS = 32_768
 SET_ID = stat.S_ISUID | stat.S_ISGID
 
 T = TypeVar("T")
@@ -53,6 +56,30 @@ def path_of(descriptor: int) -> bytes:
 def names(directory: int) -> list[bytes]:
     """The names in a directory, in the order in which the backing filesystem gives them."""
     return os.listdir(path_of(directory))
+
+
+def open_listing(directory: int) -> int:
+    """A descriptor that a directory can be listed through."""
+    return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+
+
+def next_entries(listing: int) -> list[tuple[int, bytes]]:
+    """The next names of an open directory, each with the offset at which the listing goes on after it.
+
+    Offsets are the backing filesystem's own (getdents64(2), d_off): they stay right while entries come and go, and
+    through another descriptor, too.
+    """
+    buffer = ctypes.create_string_buffer(_DIRENTS)
+    count = _libc.getdents64(listing, buffer, _DIRENTS)
+    if count < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    entries, at, raw = [], 0, buffer.raw
+    while at < count:
+        _, offset, length, _ = _DIRENT.unpack_from(raw, at)
+        entries.append((offset, raw[at + _DIRENT.size : raw.index(0, at + _DIRENT.size)]))
+        at += length
+    return entries
 
 
 def exchange(directory: int, name: bytes, other: int, other_name: bytes) -> None:

@@ -106,6 +106,10 @@ class WritableHandle(Handle):
     def sync(self, data_only: bool) -> Callable[[], None]:
         """A call that makes the backing file durable, for a worker thread."""
 
+    @abstractmethod
+    def synced(self) -> None:
+        """It has become durable."""
+
 
 class Listed(NamedTuple):
     """One entry of a directory listing: where the listing goes on after it, its name, its node and attributes."""
@@ -117,14 +121,14 @@ class Listed(NamedTuple):
 
 
 class Listing(ABC):
-    """An open directory: a snapshot of its names, so that cookies stay right while entries come and go."""
+    """An open directory. Its cookies stay right while entries come and go."""
 
     __slots__ = ()
     realm: Realm
 
     @abstractmethod
     def entries(self, cookie: int) -> Iterator[Listed]:
-        """The entries after `cookie`; 0 starts anew with a fresh snapshot."""
+        """The entries after `cookie`; 0 starts anew."""
 
     @abstractmethod
     def sync(self) -> Callable[[], None]:

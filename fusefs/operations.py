@@ -220,6 +220,7 @@ class Operations(pyfuse3.Operations):
         handle = self.files.live(fh)
         if isinstance(handle, WritableHandle):
             await trio.to_thread.run_sync(handle.sync(datasync))
+            handle.synced()
 
     @handler
     def opendir(self, nodeid: int, ctx: RequestContext) -> int:

@@ -60,7 +60,9 @@ class Turns:
         self._changing = trio.Lock()
 
     def live(self) -> list[Turn]:
-        """All live turns, in the order in which they began."""
+        """All live turns, in the order in which they began, with totals of this moment."""
+        for turn in self._live.values():
+            turn.workspace.look_again()
         return list(self._live.values())
 
     async def find(self, turn: str) -> Turn:

@@ -198,43 +198,51 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
 
 class WorkspaceListing(Listing):
-    """An open directory. Cookie 1 is after ".", 2 after "..", and so on through the snapshot of names."""
+    """An open directory. Cookies are the backing directory's own offsets."""
 
-    __slots__ = ("directory", "names", "realm")
+    __slots__ = ("_batch", "_cookie", "_descriptor", "_directory", "_position", "realm")
     realm: "Workspace"
 
     def __init__(self, directory: WorkspaceDirectory) -> None:
-        self.directory = directory
         self.realm = directory.realm
-        self.names: list[bytes] = []
+        self._directory = directory
+        self._descriptor = backing.open_listing(directory.descriptor())
+        self._batch: list[tuple[int, bytes]] = []
+        self._position = 0
+        self._cookie = 0
 
     def entries(self, cookie: int) -> Iterator[Listed]:
-        directory = self.directory
-        here = directory.descriptor()
-        if cookie == 0:
-            self.names = [b".", b"..", *backing.names(here)]
-        for position in range(cookie, len(self.names)):
-            name = self.names[position]
-            if position < 2:
-                node = directory if position == 0 else directory.parent
-                yield Listed(position + 1, name, node, node.attributes())
-                continue
-            try:
-                st = os.stat(name, dir_fd=here, follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # it went since the snapshot
-            yield Listed(position + 1, name, self.realm.adopt(st, directory, name), st)
+        if cookie == 0 or cookie != self._cookie:
+            os.lseek(self._descriptor, cookie, os.SEEK_SET)
+            self._batch, self._position, self._cookie = [], 0, cookie
+        while True:
+            if self._position == len(self._batch):
+                self._batch, self._position = backing.next_entries(self._descriptor), 0
+                if not self._batch:
+                    return
+            offset, name = self._batch[self._position]
+            found = self._look(name)
+            if found is not None:
+                yield Listed(offset, name, *found)
+                self._cookie = offset  # only now: what did not fit into the reply is asked for again
+            self._position += 1
+
+    def _look(self, name: bytes) -> tuple[Entry, os.stat_result] | None:
+        directory = self._directory
+        if name == b".":
+            return directory, directory.attributes()
+        if name == b"..":
+            return directory.parent, directory.parent.attributes()
+        st = backing.stat_if_there(directory.descriptor(), name)
+        return None if st is None else (self.realm.adopt(st, directory, name), st)
 
     def sync(self) -> Callable[[], None]:
-        return backing.in_thread(self.directory.descriptor(), _sync_directory)
+        return backing.in_thread(self._descriptor, os.fsync)
 
-
-def _sync_directory(descriptor: int) -> None:
-    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
-    try:
-        os.fsync(readable)
-    finally:
-        os.close(readable)
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _inherited_group(st: os.stat_result) -> int:

@@ -240,6 +240,10 @@ class WriteHandle(ReadHandle, WritableHandle):
     def sync(self, data_only: bool) -> Callable[[], None]:
         return backing.in_thread(self.descriptor, os.fdatasync if data_only else os.fsync)
 
+    def synced(self) -> None:
+        if self.descriptor >= 0:  # else its turn has ended meanwhile
+            self.file.settle(os.fstat(self.descriptor))
+
     def release(self) -> None:
         if self.descriptor >= 0:
             self.realm.settle_later(self.file)

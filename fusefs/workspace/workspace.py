@@ -153,6 +153,14 @@ class Workspace(Realm):
         for file in [file for file in self._unsettled if file.pending]:
             self._settle(file)
 
+    def look_again(self) -> None:
+        """Charge what the backing filesystem has allocated on its own by now, before totals are told."""
+        for file in [file for file in self._unsettled if file.pending]:
+            try:
+                file.settle(file.attributes())
+            except OSError:  # somebody else took it from the backing directory
+                continue
+
     def settle_later(self, file: RegularFile) -> None:
         """Look again at a written file, once the backing filesystem has written it back.
 
@@ -189,6 +197,7 @@ class Workspace(Realm):
         if name == b"user.fusefs.turn":
             return self.turn.encode()
         if name == b"user.fusefs.usage":
+            self.look_again()
             return json.dumps({account.kind: account.figures() for account in self.account.chain}).encode()
         if name == b"user.fusefs.charged" and isinstance(entry, RegularFile):
             return b"%d" % entry.charged
