@@ -5,19 +5,45 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fusefs.control_socket import SocketUnusable
-from fusefs.daemon import Settings, run
-from fusefs.journal import JournalUnusable
-from fusefs.layout import StateUnusable
-from fusefs.messages import DaemonInfo
-from fusefs.session import SessionError
+from fusefs.settings import HANG_SECONDS, ImpossiblePlace, Settings
+from fusefs.supervisor import run
+from fusefs.worker import KNOWN_FAILURES
 from policy.deployment import Deployment, parse_deployment
 from policy.refusals import InvalidDeployment
 
 FAILED, INVALID = 1, 2
+
+log = logging.getLogger("fusefs")
+
+
+class UnreadableConfig(Exception):
+    """The configuration file cannot be read; str() says why, for people."""
+
+
+class Starter:
+    """Who ran this command: told in one line of JSON, where a descriptor was given for it."""
+
+    def __init__(self, descriptor: int | None, mountpoint: str) -> None:
+        self.descriptors: Sequence[int] = () if descriptor is None else (descriptor,)
+        self._mountpoint = mountpoint
+
+    def ready(self, features: Sequence[str]) -> None:
+        """The mount answers."""
+        log.info("mounted at %s; kernel features in force: %s", self._mountpoint, ", ".join(features))
+        self._tell({"ready": True, "pid": os.getpid(), "features": features})
+
+    def failed(self, error: str, status: int) -> None:
+        """It will not."""
+        self._tell({"ready": False, "error": error, "exit": status})
+
+    def _tell(self, message: Mapping[str, object]) -> None:
+        for descriptor in self.descriptors:
+            os.write(descriptor, json.dumps(message).encode() + b"\n")
+            os.close(descriptor)
+        self.descriptors = ()
 
 
 def main() -> int:
@@ -25,19 +51,14 @@ def main() -> int:
     arguments = _arguments()
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
     logging.getLogger("httpx").setLevel("WARNING")
+    starter = Starter(arguments.ready_fd, arguments.mountpoint)
     try:
-        settings = Settings(
-            mountpoint=os.path.abspath(arguments.mountpoint),
-            state=arguments.state.absolute(),
-            socket=arguments.socket.absolute(),
-            deployment=_deployment(arguments.config),
-        )
-        run(settings, lambda info: _ready(arguments.ready_fd, info))
-    except InvalidDeployment as error:
-        return _failed(arguments.ready_fd, error, INVALID)
-    except (SessionError, StateUnusable, JournalUnusable, SocketUnusable) as error:
-        return _failed(arguments.ready_fd, error, FAILED)
-    return 0
+        settings = _settings(arguments)
+        return 0 if arguments.check else run(settings, starter)
+    except (InvalidDeployment, UnreadableConfig, ImpossiblePlace) as error:
+        return _failed(arguments, starter, error, INVALID)
+    except KNOWN_FAILURES as error:
+        return _failed(arguments, starter, error, FAILED)
 
 
 def _arguments() -> argparse.Namespace:
@@ -46,36 +67,44 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--config", type=Path)
+    parser.add_argument("--no-resend", action="store_true", help="as on kernels before 6.9, which cannot resend")
+    parser.add_argument("--hang-seconds", type=float, default=HANG_SECONDS, help=argparse.SUPPRESS)
+    parser.add_argument("--check", action="store_true", help="tell whether this would start, and mount nothing")
     parser.add_argument("--ready-fd", type=int, help="where one line of JSON tells that the mount answers, or why not")
     return parser.parse_args()
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """Raises InvalidDeployment, UnreadableConfig, ImpossiblePlace."""
+    config = None if arguments.config is None else arguments.config.absolute()
+    return Settings(
+        mountpoint=os.path.abspath(arguments.mountpoint),
+        state=arguments.state.absolute(),
+        socket=arguments.socket.absolute(),
+        deployment=_deployment(config),
+        config=config,
+        no_resend=arguments.no_resend,
+        hang_seconds=arguments.hang_seconds,
+    )
 
 
 def _deployment(config: Path | None) -> Deployment:
     if config is None:
         return parse_deployment("", "the default configuration")
-    return parse_deployment(config.read_text(encoding="utf-8"), str(config))
+    try:
+        text = config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableConfig(f"cannot read {config}: {error}") from error
+    return parse_deployment(text, str(config))
 
 
-def _ready(descriptor: int | None, info: DaemonInfo) -> None:
-    logging.getLogger("fusefs").info(
-        "mounted at %s (pid %d); kernel features in force: %s",
-        info.mountpoint,
-        info.pid,
-        ", ".join(info.features),
-    )
-    _tell(descriptor, {"ready": True, "pid": info.pid, "features": info.features})
-
-
-def _failed(descriptor: int | None, error: Exception, status: int) -> int:
-    logging.getLogger("fusefs").error("%s", error)
-    _tell(descriptor, {"ready": False, "error": str(error), "exit": status})
+def _failed(arguments: argparse.Namespace, starter: Starter, error: Exception, status: int) -> int:
+    if arguments.check:
+        print(error, file=sys.stderr)
+    else:
+        log.error("%s", error)
+        starter.failed(str(error), status)
     return status
-
-
-def _tell(descriptor: int | None, message: Mapping[str, object]) -> None:
-    if descriptor is not None:
-        os.write(descriptor, json.dumps(message).encode() + b"\n")
-        os.close(descriptor)
 
 
 if __name__ == "__main__":

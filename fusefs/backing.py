@@ -9,7 +9,8 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from policy.limits import BLOCK_BYTES
@@ -56,6 +57,28 @@ def path_of(descriptor: int) -> bytes:
 def names(directory: int) -> list[bytes]:
     """The names in a directory, in the order in which the backing filesystem gives them."""
     return os.listdir(path_of(directory))
+
+
+def remove(directory: int, name: bytes) -> None:
+    """Remove a file, or an empty directory."""
+    if stat.S_ISDIR(stat_at(directory, name).st_mode):
+        os.rmdir(name, dir_fd=directory)
+    else:
+        os.unlink(name, dir_fd=directory)
+
+
+@contextmanager
+def permitted(directory: int) -> Iterator[None]:
+    """Meanwhile the owner may list and enter a directory: a daemon without root is bound by what a turn has set."""
+    mode = stat.S_IMODE(os.fstat(directory).st_mode)
+    if os.geteuid() == 0 or mode & stat.S_IRWXU == stat.S_IRWXU:
+        yield
+        return
+    os.chmod(path_of(directory), mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        os.chmod(path_of(directory), mode)
 
 
 def open_listing(directory: int) -> int:

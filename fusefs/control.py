@@ -5,7 +5,7 @@ peers' rights (fusefs.control_socket), nor how errors look (fusefs.problems). Ev
 so that it runs in the daemon's one loop: FastAPI would run a plain function in a thread pool.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, Path, Query, Request
@@ -54,7 +54,12 @@ async def _peer(request: Request) -> Peer:
 AskingPeer = Annotated[Peer, Depends(_peer)]
 
 
-def create_app(turns: Turns, accounts: Accounts, daemon_info: Callable[[], DaemonInfo]) -> FastAPI:
+def create_app(
+    turns: Turns,
+    accounts: Accounts,
+    daemon_info: Callable[[], DaemonInfo],
+    reload: Callable[[], Awaitable[None]],
+) -> FastAPI:
     """The application, described at /openapi.json. No documentation pages: they load foreign scripts."""
     app = FastAPI(
         title="fusefs control interface",
@@ -68,6 +73,7 @@ def create_app(turns: Turns, accounts: Accounts, daemon_info: Callable[[], Daemo
     problems.install(app)
     _add_turns(app, turns, daemon_info)
     _add_inspection(app, turns, accounts, daemon_info)
+    _add_reload(app, daemon_info, reload)
     return app
 
 
@@ -104,4 +110,15 @@ def _add_inspection(app: FastAPI, turns: Turns, accounts: Accounts, daemon_info:
     @app.get("/v1/daemon", tags=["inspection"])
     async def daemon() -> DaemonInfo:
         """The daemon that answers, and the kernel features in force."""
+        return daemon_info()
+
+
+def _add_reload(app: FastAPI, daemon_info: Callable[[], DaemonInfo], reload: Callable[[], Awaitable[None]]) -> None:
+    @app.post("/v1/reload", tags=["daemon"])
+    async def reload_daemon() -> DaemonInfo:
+        """Take up new code and configuration; 409 where they cannot be used, and then all goes on as it was.
+
+        The answer is of the worker that is going to be replaced: the new one has another pid.
+        """
+        await reload()
         return daemon_info()

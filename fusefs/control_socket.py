@@ -79,26 +79,21 @@ class Gate:
 
 
 async def serve_control(
-    path: Path,
+    listener: socket.socket,
     app: FastAPI,
     gate: Gate,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve the application at `path` until cancelled; started once clients can connect.
-
-    Raises SocketUnusable where another daemon answers there, or the socket cannot be made.
-    """
+    """Serve the application to those who connect to `listener`, until cancelled."""
     config = Config()
     config.errorlog = log
     config.include_server_header = False
-    context = WorkerContext(None)
-    with _listening(path, gate.operator_gid) as listener:
-        serve = partial(_serve_connection, app, gate, config, context)
-        async with trio.open_nursery() as nursery:
-            accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-            await nursery.start(trio.serve_listeners, serve, [accepting])
-            task_status.started()
+    serve = partial(_serve_connection, app, gate, config, WorkerContext(None))
+    async with trio.open_nursery() as nursery:
+        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        await nursery.start(trio.serve_listeners, serve, [accepting])
+        task_status.started()
 
 
 async def _serve_connection(
@@ -137,8 +132,11 @@ def _refusing(peer: Peer) -> ASGIApp:
 
 
 @contextmanager
-def _listening(path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
-    """A listening socket at `path`, removed at the end unless another has taken its place."""
+def listening(path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
+    """A listening socket at `path`, removed at the end unless another has taken its place.
+
+    Raises SocketUnusable where another daemon answers there, or the socket cannot be made.
+    """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         _remove_stale(path)
@@ -146,25 +144,47 @@ def _listening(path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
     except OSError as error:
         raise SocketUnusable(f"cannot make the control socket {path}: {error}") from error
     with listener:
-        ours = _bind(listener, path, operator_gid)
         try:
+            listener.bind(os.fspath(path))
+            # Nobody gets in between these lines: a socket that does not listen yet refuses connections.
+            _give(path, operator_gid)
+            listener.listen(BACKLOG)
+        except OSError as error:
+            raise SocketUnusable(f"cannot make the control socket {path}: {error}") from error
+        with _removed_at_the_end(path):
             yield listener
-        finally:
-            if _identity(path) == ours:
-                path.unlink()
 
 
-def _bind(listener: socket.socket, path: Path, operator_gid: int | None) -> tuple[int, int] | None:
+@contextmanager
+def adopted(descriptor: int, path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
+    """The same, with the socket of a daemon before this one; the operator group may be another now.
+
+    Where it is no longer at `path`, one is made anew.
+    """
+    if not path.is_socket():
+        os.close(descriptor)
+        with listening(path, operator_gid) as anew:
+            yield anew
+        return
+    with socket.socket(fileno=descriptor) as listener, _removed_at_the_end(path):
+        _give(path, operator_gid)
+        yield listener
+
+
+def _give(path: Path, operator_gid: int | None) -> None:
+    path.chmod(MODE)
+    if operator_gid is not None:
+        os.chown(path, -1, operator_gid)
+
+
+@contextmanager
+def _removed_at_the_end(path: Path) -> Iterator[None]:
+    ours = _identity(path)
     try:
-        listener.bind(os.fspath(path))
-        # Nobody gets in between these lines: a socket that does not listen yet refuses connections.
-        path.chmod(MODE)
-        if operator_gid is not None:
-            os.chown(path, -1, operator_gid)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        raise SocketUnusable(f"cannot make the control socket {path}: {error}") from error
-    return _identity(path)
+        yield
+    finally:
+        if ours is not None and _identity(path) == ours:
+            path.unlink()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

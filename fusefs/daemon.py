@@ -1,83 +1,69 @@
-"""The daemon: who owns what, in which order it is opened, and how it ends."""
+"""The worker: what serves a kernel session, who owns what, in which order it is opened, and how it ends."""
 
 import errno
 import gc
-import grp
 import logging
 import os
 import resource
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import pyfuse3
 import trio
 
-from fusefs import __version__, mounts, requests, session, space, status
+from fusefs import __version__, backing, requests, session, space, status, tombstones
 from fusefs.accounting import Accounts
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
+from fusefs.in_hand import InHand
+from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
 from fusefs.journal import Journal
 from fusefs.layout import Layout
 from fusefs.messages import DaemonInfo
 from fusefs.operations import Operations
+from fusefs.reloading import reload
+from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
+from fusefs.table import Kind, Table
 from fusefs.turns import Turns
+from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
-from policy.deployment import Deployment
 
 log = logging.getLogger(__name__)
 
 WANTED_DESCRIPTORS = 1 << 20
 CONCURRENT_REQUESTS = 32
 """Requests that may wait for the disk at once; more wait in the kernel."""
+BEAT_EVERY_S = 1.0
 SETTLE_EVERY_S = 5.0
 SETTLE_AFTER_S = 40.0
 """Longer than the kernel keeps a dirty page (vm.dirty_expire_centisecs, 30 s) and its flusher sleeps (5 s)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the daemon is told on its command line."""
-
-    mountpoint: str
-    state: Path
-    socket: Path
-    deployment: Deployment
-
-    @property
-    def operators(self) -> int | None:
-        """The operator group's number; None where the host has no such group."""
-        try:
-            return grp.getgrnam(self.deployment.fusefs.operator_group).gr_gid
-        except KeyError:
-            return None
-
-
 Ready = Callable[[DaemonInfo], None]
 
 
-def run(settings: Settings, ready: Ready) -> None:
-    """Mount and serve until unmounted; `ready` is told once the mount answers.
+def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
+    """Serve a kernel session until it is unmounted; `ready` is told once the mount answers.
 
-    Raises SessionError, StateUnusable, JournalUnusable or SocketUnusable, each with a message for people.
+    Raises JournalUnusable, StateUnusable with a message for people; Replaced when told to make way (SIGUSR1).
     """
     os.umask(0)  # the kernel has applied the caller's
-    descriptors = Descriptors(_raise_descriptor_limit() // 8)
-    layout = Layout(settings.state)
-    with ExitStack() as stack:
-        stack.enter_context(layout.locked())
-        journal = Journal(layout.journal)
-        stack.callback(journal.close)
-        kernel = session.start(settings.mountpoint)
-        stack.callback(_unmount, kernel)
+    descriptors = _raise_descriptor_limit()
+    shared = Shared(
+        inodes=Inodes(),
+        descriptors=Descriptors(descriptors // 8),
+        reader=backing.Reader(session.MAX_WRITE),
+        table=Table(inherited.table.descriptor),  # anew: the supervisor has not seen what other workers put down
+        most_opened=descriptors // 4,
+    )
+    with closing(Journal(Layout(settings.state).journal)) as journal:
         try:
-            trio.run(_serve, settings, layout, journal, kernel, descriptors, ready)
+            trio.run(_serve, settings, inherited, journal, shared, ready)
         except ExceptionGroup as group:
             raise _single(group) from group
 
@@ -90,41 +76,64 @@ def _single(group: ExceptionGroup) -> Exception:
     return _single(failures[0]) if isinstance(failures[0], ExceptionGroup) else failures[0]
 
 
-async def _serve(
-    settings: Settings,
-    layout: Layout,
-    journal: Journal,
-    kernel: session.Session,
-    descriptors: Descriptors,
-    ready: Ready,
-) -> None:
+async def _serve(settings: Settings, inherited: Inherited, journal: Journal, shared: Shared, ready: Ready) -> None:
+    kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
     accounts = Accounts({agent.id: agent.limits for agent in settings.deployment.agents})
-    inodes, operators = Inodes(), settings.operators
-    operations = Operations(inodes, space.answering(kernel.device_number, accounts))
-    surfaces = Surfaces(inodes, operations, operators, descriptors)
-    info = partial(_info, settings, kernel, time.monotonic())
+    in_hand = InHand(shared.table, inherited.resumed)
+    operations = Operations(inodes, shared.table, in_hand, space.answering(kernel.device_number, accounts))
+    surfaces = Surfaces(shared, operations, operators)
+    info = partial(_info, settings, inherited, time.monotonic())
     async with trio.open_nursery() as nursery:
-        turns = Turns(settings.deployment, layout, journal, accounts, surfaces, nursery)
-        turns.recover()
+        turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, nursery)
+        marks = list(shared.table.opened(Kind.HELD))
+        turns.recover(resumed=inherited.resumed)
         for node in status.publish(surfaces.status, operators, turns, accounts, info):
             inodes.add(node)
-        app = create_app(turns, accounts, info)
-        await nursery.start(serve_control, settings.socket, app, Gate(os.geteuid(), operators))
-        nursery.start_soon(_end_on_signal, kernel)
+        operations.resume()
+        turns.sweep_orphans()
+        tombstones.set_up(inodes, shared.table, marks)
+        app = create_app(turns, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
+        await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
+        ending = Ending()
         nursery.start_soon(_settle, turns)
-        _hand_over(kernel, operations)
+        nursery.start_soon(_beat, shared.table)
+        waiter = _hand_over(inherited, operations)
+        nursery.start_soon(_end_on_signal, kernel, waiter, ending)
         _tame_collector()
         ready(info())
         await pyfuse3.main(1, CONCURRENT_REQUESTS)
         nursery.cancel_scope.cancel()
+    if ending.replaced:
+        raise Replaced
 
 
-def _hand_over(kernel: session.Session, operations: Operations) -> None:
-    """Let pyfuse3 serve the session that we have begun."""
+class Ending:
+    """Why the loop ends."""
+
+    def __init__(self) -> None:
+        self.replaced = False
+
+
+async def _beat(table: Table) -> None:
+    while True:
+        table.beat()
+        await trio.sleep(BEAT_EVERY_S)
+
+
+def _hand_over(inherited: Inherited, operations: Operations) -> requests.DeviceWaiter:
+    """Let pyfuse3 serve the session that the supervisor has begun; answers what waits for its requests."""
     handover = session.Handover()
-    waiter = requests.DeviceWaiter(partial(handover.adopt, kernel.device))
+    device = inherited.kernel.device
+
+    def adopt() -> None:
+        handover.adopt(device)
+        if inherited.resumed and inherited.kernel.resends:
+            session.ask_again(device)
+
+    waiter = requests.DeviceWaiter(adopt)
     vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait)
     pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
+    return waiter
 
 
 def _tame_collector() -> None:
@@ -134,14 +143,17 @@ def _tame_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def _info(settings: Settings, kernel: session.Session, started: float) -> DaemonInfo:
+def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInfo:
     return DaemonInfo(
         version=__version__,
         pid=os.getpid(),
+        supervisor_pid=inherited.supervisor_pid,
+        restarts=inherited.restarts,
         mountpoint=settings.mountpoint,
         state_dir=str(settings.state),
         uptime_s=round(time.monotonic() - started, 3),
-        features=[feature.name for feature in kernel.features],
+        features=[feature.name for feature in inherited.kernel.features],
+        config=None if settings.config is None else str(settings.config),
     )
 
 
@@ -152,10 +164,18 @@ async def _settle(turns: Turns) -> None:
             turn.workspace.settle_due(time.monotonic() - SETTLE_AFTER_S)
 
 
-async def _end_on_signal(kernel: session.Session) -> None:
-    """SIGTERM or SIGINT: unmount, which ends the loop; programs that still use the mount get ENOTCONN."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+async def _end_on_signal(kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending) -> None:
+    """SIGTERM: unmount, which ends the loop; programs that still use the mount get ENOTCONN.
+
+    SIGUSR1: read no more requests and answer those that are read.
+    """
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1) as signals:
         async for number in signals:
+            if number == signal.SIGUSR1:
+                ending.replaced = True
+                waiter.close()
+                pyfuse3.terminate()
+                continue
             log.info("%s: ending", signal.Signals(number).name)
             try:
                 await trio.to_thread.run_sync(session.unmount, kernel.mountpoint)
@@ -163,14 +183,6 @@ async def _end_on_signal(kernel: session.Session) -> None:
                 if error.errno != errno.EBUSY:
                     log.warning("cannot unmount: %s", error)
                 pyfuse3.terminate()
-
-
-def _unmount(kernel: session.Session) -> None:
-    """Leave no dead mount behind, whatever ended the daemon."""
-    os.close(kernel.device)
-    mount = mounts.topmost(kernel.mountpoint)
-    if mount is not None and mount.device == kernel.device_number:
-        session.unmount(kernel.mountpoint, lazily=True)
 
 
 def _raise_descriptor_limit() -> int:

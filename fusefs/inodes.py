@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from fusefs.nodes import Directory, File, Node, Symlink, WritableDirectory, WritableFile, WritableNode
 from policy.refusals import ReadOnly, Stale, TurnEnded
 
+UNCOUNTED = 1 << 40
+"""Lookups of a node that an earlier worker has counted: the first FORGET takes them all."""
+
 
 class Inodes:
     """Nodes by nodeid. A node stays until the kernel has forgotten every lookup of it."""
@@ -37,6 +40,8 @@ class Inodes:
         node = self._nodes.get(nodeid)
         if node is None:
             return
+        if count and node.lookups >= UNCOUNTED:
+            node.lookups -= UNCOUNTED
         node.lookups -= count
         if node.lookups <= 0:
             node.unused()

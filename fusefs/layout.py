@@ -4,13 +4,12 @@ STATE/lock              held by the daemon that uses the state
 STATE/journal.sqlite    which turns there are and were
 STATE/turns/KEY/        one for each live turn
     work/               its workspace, named and shaped as the turn sees it
+    open/INODE          files that have lost their last name and are still open
 STATE/ended/KEY/        ended turns on their way out
 """
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -39,27 +38,36 @@ class Layout:
         """The backing directory of a live turn's workspace."""
         return self.turns / key / "work"
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other daemons out. Raises StateUnusable where one is in."""
+    def orphans(self, key: str) -> Path:
+        """Where the files of a live turn lie that have no name any more, but are open; made where it is missing."""
+        folder = self.turns / key / "open"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def lock(self) -> int:
+        """Keep other daemons out, until the descriptor is closed by all who have it.
+
+        Raises StateUnusable where one is in.
+        """
         try:
             lock = os.open(self.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StateUnusable(f"cannot use the state directory {self.state}: {error}") from error
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.pread(lock, 20, 0).decode() or "unknown"
-                raise StateUnusable(
-                    f"the state directory {self.state} is in use by another daemon (pid {holder}): "
-                    "give each its own --state"
-                ) from None
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(lock, 0)
             os.pwrite(lock, str(os.getpid()).encode(), 0)
-            yield
-        finally:
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode() or "unknown"
             os.close(lock)
+            raise StateUnusable(
+                f"the state directory {self.state} is in use by another daemon (pid {holder}): "
+                "give each its own --state"
+            ) from None
+        except OSError as error:
+            os.close(lock)
+            raise StateUnusable(f"cannot use the state directory {self.state}: {error}") from error
+        return lock
 
     def begin(self, key: str, uid: int, gid: int, *, outbox: bool) -> None:
         """Make a turn's backing directories. Raises OSError."""

@@ -170,10 +170,13 @@ class DaemonInfo(Answer):
     """The daemon that answers."""
 
     version: str
-    pid: int
+    pid: int = Field(description="of the worker, which is another one after it died or was replaced")
+    supervisor_pid: int = Field(description="of the process that starts the workers, which stays")
+    restarts: int = Field(description="how many workers have died since the mount was made")
     mountpoint: str
     state_dir: str
-    uptime_s: float
+    config: str | None = Field(description="the file that was read when this worker's supervisor began")
+    uptime_s: float = Field(description="of the worker")
     features: list[str] = Field(description="kernel features in force, as in linux/fuse.h without FUSE_")
 
 

@@ -1,5 +1,6 @@
 """What is mounted where, as /proc/PID/mountinfo tells it: asking a mountpoint itself could block for ever."""
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -26,13 +27,17 @@ class Mount(NamedTuple):
         return self.fstype == FSTYPE and self.root == "/"
 
 
-def mounts(pid: int | str = "self") -> list[Mount]:
+def mounts(pid: int | str = "self", longest: int | None = None) -> list[Mount]:
     """All mounts that a process sees, in the order in which they were made at each place.
 
-    Raises OSError where there is no such process.
+    Raises OSError where there is no such process, or where its table has more than `longest` bytes.
     """
     with open(f"/proc/{pid}/mountinfo", "rb") as table:
-        return [_parse(os.fsdecode(line)) for line in table]
+        text = table.read() if longest is None else table.read(longest + 1)
+    if longest is not None and len(text) > longest:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), table.name)
+    # Not splitlines(): the kernel leaves a carriage return as it is.
+    return [_parse(os.fsdecode(line)) for line in text.split(b"\n")[:-1]]
 
 
 def topmost(mountpoint: str | Path) -> Mount | None:

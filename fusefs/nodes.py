@@ -59,12 +59,17 @@ class Change(NamedTuple):
 
 
 class Realm:
-    """What nodes live and end with: a workspace ends, the fixed part of the tree does not."""
+    """What nodes live and end with: a workspace ends, the fixed part of the tree does not.
 
-    __slots__ = ("ended",)
+    `opened` counts its open files and directories, of which there may be `most_opened`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("ended", "most_opened", "opened")
+
+    def __init__(self, most_opened: int = 1 << 16) -> None:
         self.ended = False
+        self.opened = 0
+        self.most_opened = most_opened
 
 
 class Handle(ABC):
@@ -241,6 +246,10 @@ class WritableDirectory(Directory, WritableNode):
 
     @abstractmethod
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Node, Attributes]: ...
+
+    @abstractmethod
+    def made_before(self, name: bytes, mode: int, caller: Caller) -> tuple[Node, Attributes]:
+        """An entry that an earlier worker has made for this caller, without having answered."""
 
     @abstractmethod
     def link(self, node: Node, name: bytes) -> tuple[Node, Attributes]:

@@ -5,69 +5,30 @@ else sees a half-made change.
 """
 
 import errno
-import functools
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
 
 import pyfuse3
 import trio
-from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
+from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, StatvfsData
 
-from fusefs.backing import SET_ID
+from fusefs.backing import RENAME_EXCHANGE, SET_ID
+from fusefs.handlers import changing, handler, waiting_handler
 from fusefs.handles import Handles
+from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
 from fusefs.nodes import Attributes, Change, Directory, Handle, Listing, Node, WritableHandle
-from policy.refusals import ReadOnly, Refusal
+from fusefs.table import Kind, Opened, Table
+from policy.refusals import ReadOnly
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
-Arguments = ParamSpec("Arguments")
 Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
-
-
-def _refuse(error: BaseException, handler: str) -> FUSEError:
-    """What a handler may raise (anything else would end pyfuse3's loop, and the mount with it)."""
-    if isinstance(error, Refusal):
-        return FUSEError(error.errno)
-    if isinstance(error, OSError) and error.errno:
-        return FUSEError(error.errno)
-    log.error("%s failed", handler, exc_info=error)
-    return FUSEError(errno.EIO)
-
-
-def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
-    """Make a pyfuse3 handler of a method that awaits nothing."""
-
-    @functools.wraps(method)
-    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        try:
-            return method(*arguments, **named)
-        except Exception as error:
-            raise _refuse(error, method.__name__) from error
-
-    return run
-
-
-def waiting_handler(
-    method: Callable[Arguments, Awaitable[Answer]],
-) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
-    """Make a pyfuse3 handler of a method that may wait for the disk."""
-
-    @functools.wraps(method)
-    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        try:
-            return await method(*arguments, **named)
-        except Exception as error:
-            raise _refuse(error, method.__name__) from error
-
-    return run
 
 
 def entry(node: Node, st: Attributes) -> EntryAttributes:
@@ -97,12 +58,24 @@ class Operations(pyfuse3.Operations):
     supports_dot_lookup = False
     enable_writeback_cache = False  # with it a write past a limit would succeed, and close tell EIO
 
-    def __init__(self, inodes: Inodes, space: Space) -> None:
+    def __init__(self, inodes: Inodes, remembered: Table, in_hand: InHand, space: Space) -> None:
         super().__init__()
-        self.files: Handles[Handle] = Handles()
-        self.listings: Handles[Listing] = Handles()
-        self._inodes = inodes
+        self.files: Handles[Handle] = Handles(Kind.FILE, remembered)
+        self.listings: Handles[Listing] = Handles(Kind.DIRECTORY, remembered)
+        self.inodes = inodes
+        self.in_hand = in_hand
         self._space = space
+
+    def resume(self) -> None:
+        """Open again what the kernel has open from an earlier worker."""
+        self.files.resume(self._reopened)
+        self.listings.resume(lambda opened: self.inodes.directory(opened.nodeid).listing())
+
+    def _reopened(self, opened: Opened) -> Handle:
+        flags = opened.flags & ~os.O_TRUNC
+        if flags & _WRITING:
+            return self.inodes.writable_file(opened.nodeid).open_for(flags, opened)
+        return self.inodes.file(opened.nodeid).open()
 
     def _found(self, node: Node, st: Attributes) -> EntryAttributes:
         """Answer with an entry, which the kernel counts as a lookup of its node."""
@@ -111,7 +84,7 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def lookup(self, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
-        directory = self._inodes.directory(parent)
+        directory = self.inodes.directory(parent)
         try:
             return self._found(*directory.lookup(name))
         except FileNotFoundError:
@@ -120,75 +93,103 @@ class Operations(pyfuse3.Operations):
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for nodeid, count in inode_list:
             try:
-                self._inodes.forget(nodeid, count)
+                self.inodes.forget(nodeid, count)
             except Exception:
                 log.exception("forget failed")
 
     @handler
     def getattr(self, nodeid: int, ctx: RequestContext) -> EntryAttributes:
-        node = self._inodes.live(nodeid)
+        node = self.inodes.live(nodeid)
         return entry(node, node.attributes())
 
     @handler
     def setattr(
         self, nodeid: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
-        node = self._inodes.writable(nodeid)
+        node = self.inodes.writable(nodeid)
         handle = None if fh is None else self.files.live(fh)
         return entry(node, node.change(_change(attr, fields), ctx, handle))
 
     @handler
     def readlink(self, nodeid: int, ctx: RequestContext) -> bytes:
-        return self._inodes.symlink(nodeid).target()
+        return self.inodes.symlink(nodeid).target()
 
-    @handler
+    # What answers a change that an earlier worker had applied, and the kernel has sent again.
+
+    def _mknod_again(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self.inodes.writable_directory(parent).made_before(name, mode, ctx))
+
+    def _mkdir_again(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self.inodes.writable_directory(parent).made_before(name, 0, ctx))
+
+    def _symlink_again(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self.inodes.writable_directory(parent).made_before(name, 0, ctx))
+
+    def _link_again(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        return self._found(*self.inodes.directory(parent).lookup(name))
+
+    def _create_again(
+        self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        node, st = self.inodes.writable_directory(parent).made_before(name, mode, ctx)
+        handle = self.inodes.writable_file(node.nodeid).open_for(flags, ctx)
+        return self._opened(handle, node.nodeid, flags, ctx), self._found(node, st)
+
+    def _nothing_again(self, *_: object) -> None:
+        return None
+
+    @changing(2, _mknod_again)
     def mknod(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self._inodes.writable_directory(parent).mknod(name, mode, ctx))
+        return self._found(*self.inodes.writable_directory(parent).mknod(name, mode, ctx))
 
-    @handler
+    @changing(2, _mkdir_again)
     def mkdir(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self._inodes.writable_directory(parent).mkdir(name, mode, ctx))
+        return self._found(*self.inodes.writable_directory(parent).mkdir(name, mode, ctx))
 
-    @handler
+    @changing(2, _symlink_again)
     def symlink(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self._inodes.writable_directory(parent).symlink(name, target, ctx))
+        return self._found(*self.inodes.writable_directory(parent).symlink(name, target, ctx))
 
-    @handler
+    @changing(3, _link_again)
     def link(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
-        node = self._inodes.live(nodeid)
-        return self._found(*self._inodes.writable_directory(parent).link(node, name))
+        node = self.inodes.live(nodeid)
+        return self._found(*self.inodes.writable_directory(parent).link(node, name))
 
-    @handler
+    @changing(2, _nothing_again)
     def unlink(self, parent: int, name: bytes, ctx: RequestContext) -> None:
-        self._inodes.writable_directory(parent).unlink(name)
+        self.inodes.writable_directory(parent).unlink(name)
 
-    @handler
+    @changing(2, _nothing_again)
     def rmdir(self, parent: int, name: bytes, ctx: RequestContext) -> None:
-        self._inodes.writable_directory(parent).rmdir(name)
+        self.inodes.writable_directory(parent).rmdir(name)
 
-    @handler
+    @changing(5, _nothing_again)
     def rename(
         self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: RequestContext
     ) -> None:
-        directory = self._inodes.writable_directory(parent)
-        directory.rename(name, self._inodes.writable_directory(new_parent), new_name, flags)
+        directory = self.inodes.writable_directory(parent)
+        if flags & RENAME_EXCHANGE:  # made twice it would be undone: which file it was tells whether it was made
+            mark = directory.lookup(name)[0].nodeid
+            self.in_hand.take(("rename", parent, name, new_parent, new_name, flags, mark))
+        directory.rename(name, self.inodes.writable_directory(new_parent), new_name, flags)
 
-    @handler
+    @changing(2, _create_again)
     def create(
         self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        directory = self._inodes.writable_directory(parent)
+        directory = self.inodes.writable_directory(parent)
         node, st, handle = directory.create(name, flags, mode, ctx)
-        return self._opened(handle), self._found(node, st)
+        return self._opened(handle, node.nodeid, flags, ctx), self._found(node, st)
 
     @handler
     def open(self, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         if flags & _WRITING:
-            return self._opened(self._inodes.writable_file(nodeid).open_for(flags, ctx))
-        return self._opened(self._inodes.file(nodeid).open())
+            return self._opened(self.inodes.writable_file(nodeid).open_for(flags, ctx), nodeid, flags, ctx)
+        return self._opened(self.inodes.file(nodeid).open(), nodeid, flags, ctx)
 
-    def _opened(self, handle: Handle) -> FileInfo:
-        return FileInfo(fh=self.files.add(handle), direct_io=not handle.cached, keep_cache=handle.cached)
+    def _opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
+        number = self.files.add(handle, nodeid, flags, ctx)
+        return FileInfo(fh=number, direct_io=not handle.cached, keep_cache=handle.cached)
 
     @waiting_handler
     async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer
@@ -224,14 +225,14 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def opendir(self, nodeid: int, ctx: RequestContext) -> int:
-        return self.listings.add(self._inodes.directory(nodeid).listing())
+        return self.listings.add(self.inodes.directory(nodeid).listing(), nodeid, os.O_RDONLY, ctx)
 
     @handler
     def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
         for listed in self.listings.live(fh).entries(start):
             node = listed.node
             if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
-                self._inodes.forget(node.nodeid, 0)  # it was made known for this reply only
+                self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
                 return
             if listed.name not in (b".", b".."):  # the kernel counts no lookup of these
                 node.lookups += 1
@@ -250,24 +251,24 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def getxattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> bytes:
-        return self._inodes.live(nodeid).get_xattr(name)
+        return self.inodes.live(nodeid).get_xattr(name)
 
     @handler
     def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:
-        return self._inodes.live(nodeid).list_xattrs()
+        return self.inodes.live(nodeid).list_xattrs()
 
     @handler
     def setxattr(self, nodeid: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
-        self._inodes.writable(nodeid).set_xattr(name, value)
+        self.inodes.writable(nodeid).set_xattr(name, value)
 
-    @handler
+    @changing(2, _nothing_again)
     def removexattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> None:
-        self._inodes.writable(nodeid).remove_xattr(name)
+        self.inodes.writable(nodeid).remove_xattr(name)
 
     @handler
     def access(self, nodeid: int, mode: int, ctx: RequestContext) -> bool:
         """Never asked under default_permissions; a session without it leaves the check to open."""
-        self._inodes.live(nodeid)
+        self.inodes.live(nodeid)
         return True
 
 

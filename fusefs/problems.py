@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from fusefs.journal import JournalUnusable
 from fusefs.messages import PROBLEM_JSON, Problem
+from fusefs.reloading import ReloadRefused
 from policy.refusals import (
     InvalidRequest,
     LimitReached,
@@ -41,6 +42,7 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     TurnOver: HTTPStatus.GONE,
     LimitReached: HTTPStatus.INSUFFICIENT_STORAGE,
     JournalUnusable: HTTPStatus.SERVICE_UNAVAILABLE,
+    ReloadRefused: HTTPStatus.CONFLICT,
     Refusal: HTTPStatus.CONFLICT,
 }
 
@@ -126,6 +128,7 @@ def install(app: FastAPI) -> None:
 
     app.add_exception_handler(Refusal, refused)
     app.add_exception_handler(JournalUnusable, refused)
+    app.add_exception_handler(ReloadRefused, refused)
     app.add_exception_handler(OSError, host_failed)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

@@ -20,7 +20,9 @@ class _Tally:
         """Add what lies in a directory; answers the names of the directories in it."""
         below = []
         for name in backing.names(directory):
-            st = backing.stat_at(directory, name)
+            st = backing.stat_if_there(directory, name)
+            if st is None:
+                continue  # it is being removed
             self.bytes += NAME_BYTES
             if stat.S_ISDIR(st.st_mode):
                 below.append(name)
@@ -39,23 +41,27 @@ def measure(directory: int) -> Totals:
     One descriptor whatever the depth: down by name, up by "..". Only for a tree that nobody changes meanwhile.
     """
     tally = _Tally()
-    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    here = backing.open_directory(directory, b".")
     try:
-        unvisited = [tally.count(here)]
+        with backing.permitted(here):
+            unvisited = [tally.count(here)]
         while unvisited:
-            if unvisited[-1]:
-                here = _step(here, unvisited[-1].pop())
-                unvisited.append(tally.count(here))
-            else:
+            name = unvisited[-1].pop() if unvisited[-1] else b".."
+            if name == b"..":
                 unvisited.pop()
-                if unvisited:
-                    here = _step(here, b"..")
+                if not unvisited:
+                    break
+            here = _step(here, name)
+            if name != b"..":
+                with backing.permitted(here):
+                    unvisited.append(tally.count(here))
     finally:
         os.close(here)
     return Totals(tally.bytes, tally.inodes)
 
 
 def _step(here: int, name: bytes) -> int:
-    there = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+    with backing.permitted(here):
+        there = backing.open_directory(here, name)
     os.close(here)
     return there

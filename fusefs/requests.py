@@ -32,9 +32,18 @@ class DeviceWaiter:
         self._poller = select.poll()
         self._credit = 0
         self._turn_ends = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Let no more requests be read.
+
+        To be called before pyfuse3 is told to terminate: of a request that is read after that, libfuse takes no
+        notice, and nobody ever answers it.
+        """
+        self._closed = True
 
     async def wait(self, descriptor: int) -> None:
-        """Return when `descriptor` is readable.
+        """Return when `descriptor` is readable. Raises ClosedResourceError once closed: pyfuse3 ends then.
 
         At the first call our INIT for libfuse lies in it; at the second libfuse has answered.
         """
@@ -50,12 +59,18 @@ class DeviceWaiter:
             await trio.lowlevel.checkpoint()
             now = time.perf_counter_ns()
             self._turn_ends = now + TURN_NS
+        self._check_open()
         if self._credit > 0 and self._poll_until(now + POLL_NS):
             return
         await trio.lowlevel.wait_readable(descriptor)
+        self._check_open()
         woken = time.perf_counter_ns()
         self._turn_ends = woken + TURN_NS
         self._credit = min(MOST_CREDIT, self._credit + 1) if woken - now < 2 * POLL_NS else self._credit
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError
 
     def _poll_until(self, deadline: int) -> bool:
         poll = self._poller.poll

@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ _OUT_HEADER = struct.Struct("<IiQ")  # len error unique
 _INIT_IN = struct.Struct("<IIIII")  # major minor max_readahead flags flags2
 _INIT_OUT = struct.Struct("<IIIIHHIIHHII24x")  # ... max_background congestion max_write time_gran max_pages align ...
 _FUSE_INIT = 26
+_NOTIFY_RESEND = 7
 _MAJOR = 7
 _MINOR = 41  # the newest minor version whose structures are the ones written here
 
@@ -62,6 +64,9 @@ _ASSUMED_BY_LIBFUSE = frozenset(
 )
 
 
+RESEND = "HAS_RESEND"
+
+
 class SessionError(Exception):
     """The kernel session cannot be had; the message says why and what would help."""
 
@@ -79,15 +84,20 @@ class Session:
     mountpoint: str
     features: tuple[Feature, ...]
 
+    @property
+    def resends(self) -> bool:
+        """Whether the kernel sends requests again that a dead worker had read."""
+        return any(feature.name == RESEND for feature in self.features)
 
-def start(mountpoint: str) -> Session:
-    """Mount and initialise a session.
+
+def start(mountpoint: str, without: Collection[str] = ()) -> Session:
+    """Mount and initialise a session; `without` are features not to be used, by name.
 
     Raises SessionError where /dev/fuse or the mountpoint cannot be used.
     """
     device = _mount_as_root(mountpoint) if os.geteuid() == 0 else _mount_by_fusermount(mountpoint)
     try:
-        features = _answer_init(device)
+        features = _answer_init(device, without)
         mount = mounts.topmost(mountpoint)
         if mount is None:
             raise SessionError(f"{mountpoint} was unmounted at once, or is not an absolute path without links")
@@ -156,7 +166,7 @@ def unmount(mountpoint: str, *, lazily: bool = False) -> None:
         raise OSError(errno.EBUSY, helper.stderr.strip(), mountpoint)
 
 
-def _answer_init(device: int) -> tuple[Feature, ...]:
+def _answer_init(device: int, without: Collection[str] = ()) -> tuple[Feature, ...]:
     """Answer the kernel's INIT with all that it offers and we want; older kernels get what they have."""
     request = os.read(device, MAX_WRITE + 4096)
     _, opcode, unique, *_ = _IN_HEADER.unpack_from(request)
@@ -167,7 +177,7 @@ def _answer_init(device: int) -> tuple[Feature, ...]:
     if major != _MAJOR:
         raise SessionError(f"the kernel speaks FUSE {major}.{minor}; this daemon speaks {_MAJOR}")
     offered = low | (high << 32 if low & _INIT_EXT else 0)
-    features = tuple(feature for feature in FEATURES if offered >> feature.bit & 1)
+    features = tuple(f for f in FEATURES if offered >> f.bit & 1 and f.name not in without)
     want = sum(1 << feature.bit for feature in features)
     answer = _INIT_OUT.pack(
         *(_MAJOR, min(minor, _MINOR), readahead, want & 0xFFFFFFFF, MAX_BACKGROUND, CONGESTED),
@@ -175,6 +185,11 @@ def _answer_init(device: int) -> tuple[Feature, ...]:
     )
     os.write(device, _OUT_HEADER.pack(_OUT_HEADER.size + len(answer), 0, unique) + answer)
     return features
+
+
+def ask_again(device: int) -> None:
+    """Have the kernel send again what an earlier worker has read and not answered (Linux 6.9 and later)."""
+    os.write(device, _OUT_HEADER.pack(_OUT_HEADER.size, _NOTIFY_RESEND, 0))
 
 
 class Handover:

@@ -14,15 +14,17 @@ from policy.limits import Limit
 UNIT = 1024
 """Bytes of the unit in which df counts (f_frsize): what a name is charged with."""
 _BLOCK = 4096
+_LONGEST_TABLE = 1 << 16
 
 
 def seen_turn(pid: int, device: str) -> str | None:
     """The key of the one turn that a process sees of the mount `device` ("major:minor"), or None.
 
-    A sandbox has `turns/KEY/...` bound somewhere, and no more of the mount.
+    A sandbox has `turns/KEY/...` bound somewhere, and no more of the mount. Of a process with more than 64 KiB of
+    mounts it is not known: to read them all could take seconds, and everybody would wait.
     """
     try:
-        roots = [mount.root.split("/") for mount in mounts(pid) if mount.device == device]
+        roots = [mount.root.split("/") for mount in mounts(pid, _LONGEST_TABLE) if mount.device == device]
     except OSError:
         return None
     keys = {root[2] if root[1] == "turns" and len(root) > 2 else None for root in roots}

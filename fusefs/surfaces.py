@@ -6,15 +6,12 @@ from pathlib import Path
 
 import trio
 
-from fusefs import backing, notifications
+from fusefs import notifications
 from fusefs.accounting import TurnAccount
-from fusefs.inodes import Inodes
 from fusefs.journal import TurnRecord
 from fusefs.operations import Operations
-from fusefs.session import MAX_WRITE
 from fusefs.tree import ROOT, FixedDirectory, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
-from fusefs.workspace import Workspace
-from fusefs.workspace.descriptors import Descriptors
+from fusefs.workspace import Orphans, Shared, Workspace
 
 _TURNS, _CONTEXT, _STATUS = 1, 2, 3
 _KEY, _KEY_CONTEXT = 0, 1
@@ -24,11 +21,10 @@ _FORGETS_ARRIVE_S = 0.02  # what the kernel has dropped with the turn's folder, 
 class Surfaces:
     """Every node of the mount. `operators` is the group that may look at everything, or None."""
 
-    def __init__(self, inodes: Inodes, operations: Operations, operators: int | None, descriptors: Descriptors) -> None:
-        self._inodes = inodes
+    def __init__(self, shared: Shared, operations: Operations, operators: int | None) -> None:
+        self._shared = shared
+        self._inodes = shared.inodes
         self._operations = operations
-        self._descriptors = descriptors
-        self._reader = backing.Reader(MAX_WRITE)
         uid = os.geteuid()
         listing = Ownership(uid, os.getegid(), 0o711)
         private = Ownership(uid, os.getegid(), 0o700)
@@ -46,10 +42,10 @@ class Surfaces:
             parent.put(name, folder)
         return folder
 
-    def open(self, record: TurnRecord, work: Path, account: TurnAccount) -> Workspace:
+    def open(self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
-        descriptor = os.open(work, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        workspace = Workspace(record.id, descriptor, account, self._inodes, self._descriptors, self._reader)
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        workspace = Workspace(record.id, os.open(work, flags), account, Orphans(os.open(orphans, flags)), self._shared)
         number = _number(record.key)
         owner = Ownership(record.uid, record.gid, 0o700)
         folder = TurnDirectory(turn_nodeid(number, _KEY), owner, self._turns, workspace, workspace.attribute)

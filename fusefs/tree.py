@@ -127,7 +127,7 @@ class FixedListing(Listing):
         self._entries: list[tuple[bytes, Node]] = []
 
     def entries(self, cookie: int) -> Iterator[Listed]:
-        if cookie == 0:
+        if cookie == 0 or not self._entries:  # or it was opened anew by another worker
             self._entries = self._directory.snapshot()
         for position in range(cookie, len(self._entries)):
             name, node = self._entries[position]

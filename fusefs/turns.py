@@ -23,6 +23,9 @@ from policy.refusals import NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
 
 log = logging.getLogger(__name__)
 
+RETRY_S = 10.0
+"""Between two tries to remove an ended turn's tree."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -149,7 +152,8 @@ class Turns:
         return True
 
     async def _free(self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, recorded: bool) -> None:
-        workspace.hold_known()
+        while not workspace.bury_known(at_most=1000):
+            await trio.lowlevel.checkpoint()
         await self._remove(tree, workspace.account.scratch, held)
         if not recorded:
             await trio.to_thread.run_sync(self._record_end, record)
@@ -157,19 +161,20 @@ class Turns:
 
     async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:
         """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
-        done = await trio.run_process(["rm", "-rf", "--one-file-system", "--", tree], check=False, capture_stderr=True)
-        if done.returncode:
-            log.error("cannot remove %s, which stays charged: %s", tree, done.stderr.decode(errors="replace"))
-            return
+        while not await _removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
+            await trio.sleep(RETRY_S)
         self._accounts.freed(scratch, held)
 
-    def recover(self) -> None:
-        """Take up the live turns again, with totals from their trees, and remove what ended ones left."""
+    def recover(self, *, resumed: bool) -> None:
+        """Take up the live turns again, with totals from their trees, and remove what ended ones left.
+
+        `resumed`: the kernel knows inodes of these turns, from an earlier worker of its session.
+        """
         trees = set(self._layout.live())
         for record in self._journal.live():
             if record.key in trees:
                 trees.discard(record.key)
-                self._take_up(record)
+                self._take_up(record, resumed=resumed)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
                 self._journal.end(record.key, time.time())
@@ -178,14 +183,24 @@ class Turns:
         for tree in self._layout.leftovers():
             self._sweep(tree)
 
-    def _take_up(self, record: TurnRecord) -> Turn:
+    def _take_up(self, record: TurnRecord, *, resumed: bool = False) -> Turn:
         agent = self._agent(record.agent)
         account = self._accounts.open_turn(record.key, record.agent, record.user, agent.limits)
-        workspace = self._surfaces.open(record, self._layout.work(record.key), account)
-        held = measure(workspace.root.descriptor())
-        account.settle(held.bytes, held.inodes)
+        work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
+        workspace = self._surfaces.open(record, work, orphans, account)
+        if resumed:
+            workspace.take_stock()
+        else:
+            workspace.orphans.clear()
+            held = measure(workspace.root.descriptor())
+            account.settle(held.bytes, held.inodes)
         turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox)
         return turn
+
+    def sweep_orphans(self) -> None:
+        """Remove files without a name that nobody has open any more."""
+        for turn in self._live.values():
+            turn.workspace.sweep_orphans()
 
     def _agent(self, agent: str) -> Agent:
         try:
@@ -199,11 +214,31 @@ class Turns:
         descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
         try:
             held = measure(descriptor)
+        except FileNotFoundError:  # an earlier worker's `rm` is still at it
+            held = Totals(0, 0)
         finally:
             os.close(descriptor)
         scratch = self._accounts.scratch_of(agent.id, agent.limits)
         scratch.settle(held.bytes, held.inodes)
         self._nursery.start_soon(self._remove, tree, scratch, held)
+
+
+async def _removed(tree: Path) -> bool:
+    """Whether a tree could be removed; the log tells why not."""
+    commands: list[list[str | Path]] = [["rm", "-rf", "--one-file-system", "--", tree]]
+    if os.geteuid() != 0:  # a turn may have taken the owner's right to its folders, which stops nobody but him
+        commands.insert(0, ["chmod", "-R", "u+rwX", "--", tree])
+    done = None
+    try:
+        for command in commands:
+            done = await trio.run_process(command, check=False, capture_stderr=True)
+    except OSError as error:  # no descriptors or processes left for now
+        log.error("cannot remove %s for now: %s", tree, error)
+        return False
+    if done is not None and done.returncode:
+        log.error("cannot remove %s for now: %s", tree, done.stderr.decode(errors="replace").strip())
+        return False
+    return True
 
 
 def _record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:

@@ -14,8 +14,11 @@ LIMITS = AgentLimits.from_sizes(scratch=256 * KIB, user_disk=128 * KIB, turn_dis
 DAEMON = DaemonInfo(
     version="0.1.0",
     pid=7,
+    supervisor_pid=6,
+    restarts=0,
     mountpoint="/mnt/fusefs",
     state_dir="/var/lib/fusefs",
+    config=None,
     uptime_s=1.5,
     features=["MAX_PAGES"],
 )

@@ -34,7 +34,7 @@ def turn() -> None:
 
 for _command in (cli_turns.begin, cli_turns.list_turns, cli_turns.show, cli_turns.end):
     turn.add_command(_command)
-for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_turns.usage):
+for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
     main.add_command(_command)
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The commands about this host and its mount: doctor, check, mount, umount."""
+"""The commands about this host and its mount: doctor, check, mount, reload, umount.
+
+Paths are taken as Path, not as click.Path, which looks at them: in a mount whose daemon is stopped that never ends.
+"""
 
 import dataclasses
 from collections.abc import Iterable
@@ -6,21 +9,22 @@ from pathlib import Path
 
 import click
 
+from fusefs.settings import HANG_SECONDS
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds
 from tools import mounting
 from tools.cli_output import Output, command, size
 from tools.doctor import Check, State, examine
-from tools.exits import Exit, Failure
-from tools.mountinfo import resolve
+from tools.exits import Exit
+from tools.mountinfo import located
+from tools.reloading import reload as take_up_anew
 from tools.unmounting import umount as take_away
 
-PATH = click.Path(path_type=Path)
 STATE_HELP = "Where turns and workspaces are kept.  [default: /var/lib/fusefs for root, else your state directory]"
 
 
 @command("doctor")
-@click.option("--state", type=PATH, metavar="DIR", help=STATE_HELP)
+@click.option("--state", type=Path, metavar="DIR", help=STATE_HELP)
 def doctor(output: Output, state: Path | None) -> None:
     """Show what this host offers to fusefs, what is missing and how to get it.
 
@@ -42,7 +46,7 @@ def _diagnosis(checks: list[Check]) -> Iterable[str]:
 
 
 @command("check")
-@click.argument("file", type=PATH)
+@click.argument("file", type=Path)
 def check(output: Output, file: Path) -> None:
     """Validate a configuration FILE and print the limits in force for each agent."""
     deployment = mounting.read_config(file)
@@ -92,16 +96,27 @@ def _bounds(bounds: Bounds) -> str:
 
 
 @command("mount")
-@click.argument("mountpoint", metavar="MNT", type=PATH)
-@click.option("--config", type=PATH, metavar="FILE", help="The configuration.  [default: any agent, default limits]")
-@click.option("--state", type=PATH, metavar="DIR", help=STATE_HELP)
+@click.argument("mountpoint", metavar="MNT", type=Path)
+@click.option("--config", type=Path, metavar="FILE", help="The configuration.  [default: any agent, default limits]")
+@click.option("--state", type=Path, metavar="DIR", help=STATE_HELP)
 @click.option("--foreground", is_flag=True, help="Stay, and log to standard error: for a service manager.")
-def mount(output: Output, mountpoint: Path, config: Path | None, state: Path | None, foreground: bool) -> None:
+@click.option("--no-resend", is_flag=True, help="Do without what Linux 6.9 brought: a worker's death is an error.")
+@click.option("--hang-seconds", type=float, default=HANG_SECONDS, hidden=True)
+def mount(
+    output: Output,
+    mountpoint: Path,
+    config: Path | None,
+    state: Path | None,
+    foreground: bool,
+    no_resend: bool,
+    hang_seconds: float,
+) -> None:
     """Start the daemon and mount at MNT; returns when the mount answers.
 
     A mount that a killed daemon left behind at MNT is cleaned up first.
     """
-    plan = mounting.plan(mountpoint, config, state, output.socket)
+    survival = mounting.Survival(no_resend, hang_seconds)
+    plan = mounting.plan(mountpoint, config, state, output.socket, survival)
     mounting.prepare(plan, output.note)
     if foreground:
         mounting.run_in_foreground(plan)
@@ -124,14 +139,23 @@ def _mounted_lines(plan: mounting.Plan, ready: mounting.Ready) -> Iterable[str]:
     yield f"kernel features in force: {', '.join(ready.features) or 'none'}"
 
 
+@command("reload")
+def reload(output: Output) -> None:
+    """Have the daemon take up new code and configuration, without a failed call in the mount.
+
+    Where they cannot be used it says why, and all goes on as it was.
+    """
+    now = take_up_anew(output.socket)
+    config = now.config or "none: any agent, with the default limits"
+    lines = [f"reloaded: worker {now.pid} serves {now.mountpoint}", f"configuration {config}"]
+    output.answer(now.model_dump(mode="json"), lines)
+
+
 @command("umount")
-@click.argument("mountpoint", metavar="MNT", type=PATH)
+@click.argument("mountpoint", metavar="MNT", type=Path)
 def umount(output: Output, mountpoint: Path) -> None:
     """Unmount MNT, and wait until its daemon has gone. Live turns are kept for the next mount."""
-    try:
-        place = resolve(mountpoint)
-    except OSError as error:
-        raise Failure(f"{mountpoint}: {error.strerror}") from error
+    place = located(mountpoint)
     pid = take_away(place, output.socket)
     ended = "" if pid is None else f", its daemon (pid {pid}) has ended"
     output.answer({"mountpoint": str(place), "pid": pid}, [f"unmounted {place}{ended}"])

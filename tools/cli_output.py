@@ -94,7 +94,7 @@ def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
 socket_option = click.option(
     "--socket",
-    type=click.Path(path_type=Path),
+    type=Path,
     metavar="PATH",
     help="The daemon's control socket.  [default: $FUSEFS_SOCKET, else /run/fusefs/control.sock for "
     "root, $XDG_RUNTIME_DIR/fusefs/control.sock for others]",

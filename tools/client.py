@@ -67,6 +67,11 @@ class Call(Generic[T]):
     body: dict[str, Any] | None = None
     query: dict[str, str] | None = None
 
+    @property
+    def may_be_sent_again(self) -> bool:
+        """Whether nothing is done twice where a worker ended before it answered."""
+        return self.method == "GET"
+
     def read(self, response: httpx.Response) -> T:
         """The answer in a response. Raises Refused where it is a problem, ControlError where it is neither."""
         if response.is_success:
@@ -112,6 +117,14 @@ def _daemon() -> Call[DaemonInfo]:
     return Call("GET", "/v1/daemon", TypeAdapter(DaemonInfo))
 
 
+def _reload() -> Call[DaemonInfo]:
+    return Call("POST", "/v1/reload", TypeAdapter(DaemonInfo))
+
+
+BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+"""A worker ended while it was asked; the next one has nothing of that connection."""
+
+
 @contextmanager
 def _explained(socket: Path) -> Iterator[None]:
     """httpx's errors as ours, with the socket that they are about."""
@@ -119,6 +132,8 @@ def _explained(socket: Path) -> Iterator[None]:
         yield
     except httpx.TimeoutException as error:
         raise DaemonUnreachable(f"the daemon at {socket} does not answer") from error
+    except BROKEN as error:
+        raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
     except httpx.TransportError as error:
         cause = _system_error(error)
         if cause is not None and cause.errno == errno.EACCES:
@@ -170,6 +185,10 @@ class Client:
         """The daemon that answers."""
         return self._send(_daemon())
 
+    def reload(self) -> DaemonInfo:
+        """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
+        return self._send(_reload())
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -182,8 +201,16 @@ class Client:
 
     def _send(self, call: Call[T]) -> T:
         with _explained(self.socket):
-            response = self._http.request(call.method, call.path, json=call.body, params=call.query)
+            try:
+                response = self._request(call)
+            except BROKEN:
+                if not call.may_be_sent_again:
+                    raise
+                response = self._request(call)
         return call.read(response)
+
+    def _request(self, call: Call[T]) -> httpx.Response:
+        return self._http.request(call.method, call.path, json=call.body, params=call.query)
 
 
 class TrioClient:
@@ -219,6 +246,10 @@ class TrioClient:
         """The daemon that answers."""
         return await self._send(_daemon())
 
+    async def reload(self) -> DaemonInfo:
+        """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
+        return await self._send(_reload())
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
@@ -233,5 +264,13 @@ class TrioClient:
 
     async def _send(self, call: Call[T]) -> T:
         with _explained(self.socket):
-            response = await self._http.request(call.method, call.path, json=call.body, params=call.query)
+            try:
+                response = await self._request(call)
+            except BROKEN:
+                if not call.may_be_sent_again:
+                    raise
+                response = await self._request(call)
         return call.read(response)
+
+    async def _request(self, call: Call[T]) -> httpx.Response:
+        return await self._http.request(call.method, call.path, json=call.body, params=call.query)

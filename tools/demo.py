@@ -63,7 +63,7 @@ def check_host(here: Stage) -> None:
 
 def _play(here: Stage) -> None:
     operator = here.shell()
-    pid = _mount(here, operator)
+    pids = _mount(here, operator)
     with Client(here.socket) as client:
         turn = _begin(here, operator)
         program = Shell(Path(turn.workspace), {**turn.env, "PATH": operator.environment["PATH"]}, "turn$")
@@ -77,10 +77,10 @@ def _play(here: Stage) -> None:
         program.run("What frees space always succeeds, also at a limit.", 'rm "$TMPDIR/big"')
         expect(_held(client) == before, "removing the file did not give back what it was charged with")
         _end(here, client, operator, turn)
-    _unmount(here, operator, pid)
+    _unmount(here, operator, pids)
 
 
-def _mount(here: Stage, operator: Shell) -> int:
+def _mount(here: Stage, operator: Shell) -> list[int]:
     (here.base / "demo.toml").write_text(CONFIGURATION)
     print(f"All of this happens in {here.base}, which is removed in the end. FUSEFS_SOCKET is {here.socket}.")
     operator.run("A configuration with small limits.", "cat demo.toml")
@@ -88,8 +88,8 @@ def _mount(here: Stage, operator: Shell) -> int:
     operator.run("Start the daemon; the command returns when the mount answers.", line)
     pids = here.daemons()
     expect(here.is_mounted(), "nothing is mounted")
-    expect(len(pids) == 1, f"there are {len(pids)} daemons, not one")
-    return pids[0]
+    expect(len(pids) == 2, f"there are {len(pids)} processes, not a supervisor and a worker")
+    return pids
 
 
 def _begin(here: Stage, operator: Shell) -> TurnBegun:
@@ -204,10 +204,10 @@ def _end(here: Stage, client: Client, operator: Shell, turn: TurnBegun) -> None:
     expect(_held(client)[AccountKind.SCRATCH] == 0, "scratch is still charged")
 
 
-def _unmount(here: Stage, operator: Shell, pid: int) -> None:
+def _unmount(here: Stage, operator: Shell, pids: list[int]) -> None:
     operator.run("Unmount; the command returns when the daemon has ended.", "fusefs umount mnt")
     operator.run("No mount is left.", 'grep "$PWD/mnt" /proc/mounts', 1)
-    operator.run("No process is left.", f"readlink /proc/{pid}/exe", 1)
+    operator.run("No process is left.", " || ".join(f"readlink /proc/{pid}/exe" for pid in pids), 1)
     expect(not here.is_mounted(), "it is still mounted")
     expect(not here.daemons(), "a daemon still runs")
 

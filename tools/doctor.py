@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fusefs.messages import DaemonInfo
-from fusefs.session import FEATURES, Feature
+from fusefs.session import FEATURES, RESEND, Feature
 from tools import host
 from tools.client import Client, ControlError
 
@@ -53,6 +53,7 @@ def examine(state: Path, socket: Path) -> list[Check]:
         _attributes(state),
         Check("kernel", State.OK, f"Linux {platform.release()}"),
         *(_feature(feature, daemon) for feature in FEATURES),
+        _death(daemon),
         _daemon(daemon, socket),
     ]
 
@@ -134,10 +135,21 @@ def _feature(feature: Feature, daemon: DaemonInfo | None) -> Check:
     return Check(name, State.ABSENT, feature.buys, f"Linux {feature.since} or later")
 
 
+def _death(daemon: DaemonInfo | None) -> Check:
+    """What programs in the mount notice when a worker dies."""
+    name = "when a worker dies"
+    (resend,) = (feature for feature in FEATURES if feature.name == RESEND)
+    if _feature(resend, daemon).state is State.OK:
+        return Check(name, State.OK, "programs wait until the next one serves, and no call fails")
+    found = "the session is aborted and mounted anew: programs get an error"
+    return Check(name, State.ABSENT, found, f"Linux {resend.since} or later, and no --no-resend")
+
+
 def _daemon(daemon: DaemonInfo | None, socket: Path) -> Check:
     if daemon is None:
         return Check("daemon", State.ABSENT, f"none answers at {socket}", "fusefs mount MNT")
-    return Check("daemon", State.OK, f"{daemon.version}, pid {daemon.pid}, at {daemon.mountpoint}")
+    pids = f"pid {daemon.supervisor_pid}, worker {daemon.pid}"
+    return Check("daemon", State.OK, f"{daemon.version}, {pids}, at {daemon.mountpoint}")
 
 
 def _ask(socket: Path) -> DaemonInfo | None:

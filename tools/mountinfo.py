@@ -10,7 +10,8 @@ import signal
 from enum import StrEnum
 from pathlib import Path
 
-from fusefs.mounts import mounts
+from fusefs.mounts import FSTYPE, mounts
+from tools.exits import Failure
 from tools.processes import watch
 
 MOST_SYMLINKS = 40  # as in the kernel's own path walk
@@ -26,20 +27,32 @@ class Life(StrEnum):
 
 
 def resolve(path: Path) -> Path:
-    """The absolute path without symlinks, found without touching what is mounted at its end.
+    """The absolute path without symlinks, found without touching a mount of ours: below one it is taken as written.
 
     Raises OSError where symlinks go in circles.
     """
-    places = {mount.mountpoint for mount in mounts()}
-    for _ in range(MOST_SYMLINKS):
-        # `..` after a symlink goes where the symlink led, so only the file system can say where that is.
-        whole = os.path.realpath(path) if ".." in path.parts else os.path.abspath(path)
-        path = Path(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
-        # What is mounted is a folder, so its own place is no symlink: stop there.
-        if os.fspath(path) in places or not path.is_symlink():
-            return path
-        path = path.parent / path.readlink()
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+    ours = {mount.mountpoint for mount in mounts() if mount.fstype == FSTYPE}
+    here, rest, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
+    while rest:
+        name = rest.pop()
+        here = here.parent if name == ".." else here / name
+        if os.fspath(here) in ours:
+            return Path(os.path.normpath(here.joinpath(*reversed(rest))))
+        if here.is_symlink():
+            if (links := links + 1) > MOST_SYMLINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+            target = here.readlink()
+            here = Path("/") if target.is_absolute() else here.parent
+            rest += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return here
+
+
+def located(path: Path) -> Path:
+    """The same. Raises Failure."""
+    try:
+        return resolve(path)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from error
 
 
 def life(mountpoint: Path) -> Life:
@@ -50,6 +63,7 @@ def life(mountpoint: Path) -> Life:
     """
     asking = os.fork()
     if asking == 0:
+        os.closerange(0, 3)  # whoever reads our output must not wait for this process
         try:
             os.statvfs(mountpoint)  # never cached; stat(2) is answered by the kernel long after the daemon
         except OSError as error:

@@ -6,18 +6,28 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from fusefs.estate import is_handed_on
 from fusefs.mounts import topmost
+from fusefs.settings import HANG_SECONDS, ImpossiblePlace, check_places
 from policy.deployment import Deployment, InvalidDeployment, parse_deployment
 from tools import host
 from tools.exits import Exit, Failure
-from tools.mountinfo import Life, life, resolve
+from tools.mountinfo import Life, life, located
 from tools.unmounting import detach
 
 LOG_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """How a worker's death is told and taken: without the kernel's resending, and hung after so many seconds."""
+
+    no_resend: bool = False
+    hang_seconds: float = HANG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,7 @@ class Plan:
     state: Path
     socket: Path
     config: Path | None
+    survival: Survival = field(default_factory=Survival)
 
     @property
     def log(self) -> Path:
@@ -39,6 +50,8 @@ class Plan:
         # -P: a folder named fusefs in the working directory is not what root wants to run.
         command = [sys.executable, "-P", "-m", "fusefs", os.fspath(self.mountpoint)]
         command += ["--state", os.fspath(self.state), "--socket", os.fspath(self.socket)]
+        command += ["--hang-seconds", str(self.survival.hang_seconds)]
+        command += ["--no-resend"] if self.survival.no_resend else []
         return command if self.config is None else [*command, "--config", os.fspath(self.config)]
 
 
@@ -80,6 +93,8 @@ def prepare(plan: Plan, note: Callable[[str], None]) -> None:
     for missing in (host.device(), host.mount_right()):
         if missing is not None:
             raise Failure(f"cannot mount: {missing}")
+    if is_handed_on():
+        return  # it is mounted, and asking anything of the mountpoint would wait for the daemon
     _clear(plan.mountpoint, note)
     if not plan.mountpoint.is_dir():
         there = "is not a directory" if plan.mountpoint.exists() else "does not exist; make the directory first"
@@ -167,15 +182,13 @@ def run_in_foreground(plan: Plan) -> NoReturn:
     os.execv(command[0], command)
 
 
-def plan(mountpoint: Path, config: Path | None, state: Path | None, socket: Path) -> Plan:
+def plan(mountpoint: Path, config: Path | None, state: Path | None, socket: Path, survival: Survival) -> Plan:
     """A plan with absolute paths and the defaults for this user. Raises Failure for an impossible path."""
+    state = state or default_state()
+    place = located(mountpoint)
     try:
-        place = resolve(mountpoint)
-    except OSError as error:
-        raise Failure(f"{mountpoint}: {error.strerror}") from error
-    return Plan(
-        place,
-        (state or default_state()).absolute(),
-        socket.absolute(),
-        None if config is None else config.absolute(),
-    )
+        # Where they really are: the daemon itself can only compare what is written.
+        check_places(place, located(state), located(socket), None if config is None else located(config))
+    except ImpossiblePlace as error:
+        raise Failure(str(error), Exit.USAGE) from error
+    return Plan(place, state.absolute(), socket.absolute(), None if config is None else config.absolute(), survival)

@@ -26,9 +26,12 @@ def umount(mountpoint: Path, socket: Path) -> int | None:
     mount = topmost(mountpoint)
     if mount is None or not mount.is_fusefs:
         raise Failure(f"{mountpoint} is not a fusefs mount")
-    if life(mountpoint) is Life.DEAD:
-        detach(mountpoint)
-        return None
+    match life(mountpoint):
+        case Life.DEAD:
+            detach(mountpoint)
+            return None
+        case Life.SILENT:
+            raise Failure(f"{mountpoint}: its daemon does not answer: is it stopped?")
     pid = _daemon_of(mountpoint, socket)
     if pid is None:
         _unmount(mountpoint, lazily=False)
@@ -50,8 +53,10 @@ def _daemon_of(mountpoint: Path, socket: Path) -> int | None:
     """The pid of the daemon at the socket, if the mount is its own and it is still there."""
     with suppress(ControlError), Client(socket, timeout=ASK_SECONDS) as client:
         daemon = client.daemon()
-        if daemon.mountpoint == os.fspath(mountpoint) and Path("/proc", str(daemon.pid)).exists():
-            return daemon.pid
+        if daemon.mountpoint == os.fspath(mountpoint):
+            # The supervisor ends last; if somebody has killed it alone, its worker serves on.
+            pids = (daemon.supervisor_pid, daemon.pid)
+            return next((pid for pid in pids if Path("/proc", str(pid)).exists()), None)
     return None
 
 

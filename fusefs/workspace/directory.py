@@ -57,7 +57,12 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def hold(self) -> None:
         if self.held < 0:
-            self.held = self.realm.descriptors.keep(self)
+            self.held_by(self.realm.descriptors.keep(self))
+
+    def let_go(self) -> None:
+        if self.held >= 0:
+            self.realm.descriptors.close(self)  # it was kept open, too
+        super().let_go()
 
     def needed(self) -> bool:
         return self.children > 0
@@ -87,37 +92,36 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         return WorkspaceListing(self)
 
     def create(self, name: bytes, flags: int, mode: int, caller: Caller) -> tuple[Entry, Attributes, Handle]:
-        check_name(name)
-        self.realm.admit(NAME_BYTES, 1)
         access = (flags & os.O_ACCMODE) | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, access, stat.S_IMODE(mode), dir_fd=self.descriptor())
+        opened: list[int] = []
+
+        def make(here: int) -> None:
+            opened.append(os.open(name, access, stat.S_IMODE(mode), dir_fd=here))
+
         try:
-            entry, st = self._made(name, mode, caller)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        assert isinstance(entry, RegularFile)
-        return entry, st, WriteHandle(entry, descriptor, caller)
+            entry, st = self._make(name, mode, caller, make)
+            assert isinstance(entry, RegularFile)
+            return entry, st, WriteHandle(entry, opened.pop(), caller)
+        finally:
+            for descriptor in opened:  # of what could not be given to the caller, or was set aside
+                os.close(descriptor)
 
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        check_name(name)
-        self.realm.admit(NAME_BYTES, 1)
-        os.mkdir(name, stat.S_IMODE(mode), dir_fd=self.descriptor())
-        return self._made(name, 0, caller)
+        return self._make(name, 0, caller, lambda here: os.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
 
     def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        check_name(name)
         if stat.S_IFMT(mode) not in _MAKEABLE:
             raise NotPermitted("devices cannot be made in a workspace")
-        self.realm.admit(NAME_BYTES, 1)
-        os.mknod(name, mode, dir_fd=self.descriptor())
-        return self._made(name, mode, caller)
+        return self._make(name, mode, caller, lambda here: os.mknod(name, mode, dir_fd=here))
 
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
-        check_name(name)
-        self.realm.admit(NAME_BYTES, 1)
-        os.symlink(target, name, dir_fd=self.descriptor())
-        return self._made(name, 0, caller)
+        return self._make(name, 0, caller, lambda here: os.symlink(target, name, dir_fd=here))
+
+    def made_before(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
+        here = self.descriptor()
+        self._give(here, name, mode, caller)
+        st = backing.stat_at(here, name)
+        return self.realm.adopt(st, self, name), st
 
     def link(self, node: Node, name: bytes) -> tuple[Entry, Attributes]:
         check_name(name)
@@ -138,16 +142,17 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         st = backing.stat_at(here, name)
         if stat.S_ISDIR(st.st_mode):
             raise IsADirectoryError(errno.EISDIR, "is a directory")
-        entry = self.realm.lose_name(st, self, name)
-        os.unlink(name, dir_fd=here)
-        self.realm.lost_name(st, entry)
+        with self.realm.losing(st, self, name) as entry:
+            if self.realm.is_last_of_open(st, entry):
+                self.realm.orphans.take(here, name, st.st_ino)
+            else:
+                os.unlink(name, dir_fd=here)
 
     def rmdir(self, name: bytes) -> None:
         check_name(name)
         st = backing.stat_at(self.descriptor(), name)
-        entry = self.realm.lose_name(st, self, name)
-        os.rmdir(name, dir_fd=self.descriptor())
-        self.realm.lost_name(st, entry)
+        with self.realm.losing(st, self, name):
+            os.rmdir(name, dir_fd=self.descriptor())
 
     def rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
         check_name(name)
@@ -169,32 +174,60 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         elif flags & backing.RENAME_NOREPLACE:
             raise FileExistsError(errno.EEXIST, "exists")
         elif replaced.st_ino != st.st_ino:  # two names of one file: rename(2) does nothing
-            entry = self.realm.lose_name(replaced, directory, new_name)
-            here, there = self.realm.descriptors.pair(self, directory)
-            os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
-            self.realm.moved(st, self, name, directory, new_name)
-            self.realm.lost_name(replaced, entry)
+            self._rename_over(st, name, replaced, directory, new_name)
 
-    def _made(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, os.stat_result]:
-        """Charge what was just made under `name`, and give it to the caller; where that fails, unmake it."""
+    def _rename_over(
+        self,
+        st: os.stat_result,
+        name: bytes,
+        replaced: os.stat_result,
+        directory: "WorkspaceDirectory",
+        new_name: bytes,
+    ) -> None:
+        with self.realm.losing(replaced, directory, new_name) as entry:
+            here, there = self.realm.descriptors.pair(self, directory)
+            kept = self.realm.is_last_of_open(replaced, entry)
+            if kept:
+                self.realm.orphans.take(there, new_name, replaced.st_ino)
+            try:
+                os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
+            except OSError:
+                if kept:
+                    self.realm.orphans.give_back(there, new_name, replaced.st_ino)
+                raise
+            self.realm.moved(st, self, name, directory, new_name)
+
+    def _make(
+        self, name: bytes, mode: int, caller: Caller, make: Callable[[int], None]
+    ) -> tuple[Entry, os.stat_result]:
+        """Make an entry, charge it, and give it to the caller; where that fails, unmake it."""
+        check_name(name)
+        self.realm.admit(NAME_BYTES, 1)
         here = self.descriptor()
-        self.realm.account.settle(NAME_BYTES, 1)
+        make(here)
+        st = backing.stat_at(here, name)
+        while self.realm.number_is_taken(st.st_ino):
+            self.realm.orphans.set_aside(here, name, st.st_ino)
+            make(here)
+            st = backing.stat_at(here, name)
         try:
-            self._give(here, name, mode, caller)
-            st = os.stat(name, dir_fd=here, follow_symlinks=False)
+            if self._give(here, name, mode, caller):
+                st = backing.stat_at(here, name)
         except OSError:
-            remove = self.rmdir if stat.S_ISDIR(backing.stat_at(here, name).st_mode) else self.unlink
-            remove(name)
+            backing.remove(here, name)
             raise
+        self.realm.account.settle(NAME_BYTES, 1)
         return self.realm.adopt(st, self, name), st
 
-    def _give(self, here: int, name: bytes, mode: int, caller: Caller) -> None:
+    def _give(self, here: int, name: bytes, mode: int, caller: Caller) -> bool:
+        """Make the caller the owner; answers whether that took anything."""
         uid, gid = caller.uid, caller.gid if self.group < 0 else -1  # a set-gid directory has given its own group
         if uid == self.realm.daemon_uid and gid in (-1, self.realm.daemon_gid):
-            return
+            return False
         os.chown(name, uid, gid, dir_fd=here, follow_symlinks=False)
         if mode & backing.SET_ID:  # which chown(2) has cleared
             os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
+        return True
 
 
 class WorkspaceListing(Listing):

@@ -8,10 +8,12 @@ number must not come to mean another file.
 import errno
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fusefs import backing
 from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
+from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
 
@@ -23,9 +25,12 @@ _NO_SYSTEM = b"system."  # POSIX ACLs and the like: the mount has none, and says
 
 
 class Entry(WritableNode):
-    """An inode of a workspace. `held` is the descriptor that keeps it once its name is gone, or -1."""
+    """An inode of a workspace.
 
-    __slots__ = ("held", "name", "parent")
+    `held` is the descriptor that keeps it once its name is gone, or -1; `mark` is what tells the next worker so.
+    """
+
+    __slots__ = ("held", "mark", "name", "parent")
     realm: "Workspace"
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
@@ -33,6 +38,7 @@ class Entry(WritableNode):
         self.nodeid = st.st_ino
         self.lookups = 0
         self.held = -1
+        self.mark = 0
         self.parent = parent
         self.name = name
         parent.children += 1
@@ -67,7 +73,22 @@ class Entry(WritableNode):
     def hold(self) -> None:
         """Keep the inode in being without a name."""
         if self.held < 0:
-            self.held = backing.hold(self.parent.descriptor(), self.name)
+            self.held_by(backing.hold(self.parent.descriptor(), self.name))
+
+    def held_by(self, descriptor: int) -> None:
+        """From now on a descriptor keeps it."""
+        self.held = descriptor
+        with suppress(OSError):  # the table is full: the next worker will not know of this one
+            self.mark = self.realm.table.add(Kind.HELD, self.nodeid)
+        self.realm.holds(self)
+
+    def let_go(self) -> None:
+        """Give back what holds it: its name did not go after all."""
+        if self.held >= 0:
+            os.close(self.held)
+            self.held = -1
+            self.realm.table.remove(self.mark)
+            self.realm.holds_no_more(self)
 
     def unused(self) -> None:
         """The kernel has forgotten it, and nothing here needs it any more."""
@@ -75,9 +96,7 @@ class Entry(WritableNode):
 
     def close(self) -> None:
         """Give back the descriptors; the entry is not used again."""
-        if self.held >= 0:
-            os.close(self.held)
-            self.held = -1
+        self.let_go()
 
     def unlinked(self) -> None:
         """The last name is gone: release what the inode is charged with."""

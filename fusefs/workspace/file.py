@@ -3,13 +3,14 @@
 import os
 import stat
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from fusefs import backing
 from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile, WritableHandle
 from fusefs.workspace.entry import Entry
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
-from policy.refusals import LimitReached
+from policy.refusals import LimitReached, Stale
 
 if TYPE_CHECKING:
     from fusefs.workspace.directory import WorkspaceDirectory
@@ -20,22 +21,32 @@ if TYPE_CHECKING:
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 
 
+class Life(Enum):
+    """How a file is there: under a name; without one, but open (kept in the orphans' folder); or not any more."""
+
+    NAMED = auto()
+    ORPHAN = auto()
+    GONE = auto()
+
+
 class RegularFile(Entry, WritableFile):
     """A regular file. `charged` is what its content is charged with (bytes); `opens` counts its open handles.
 
     It lies in `pieces` extents at most, `fresh` of them not written back yet; `pending` is what room is kept for
-    their index (bytes).
+    their index (bytes). `tail` is where the last write ended, so that the next one may go on there; -1 for nowhere.
     """
 
-    __slots__ = ("charged", "fresh", "opens", "pending", "pieces")
+    __slots__ = ("charged", "fresh", "life", "opens", "pending", "pieces", "tail")
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
         super().__init__(workspace, st, parent, name)
         self.charged = st.st_blocks * BLOCK_BYTES
         self.opens = 0
+        self.life = Life.NAMED
         self.pieces = self.charged // workspace.block
         self.fresh = 0
         self.pending = 0
+        self.tail = -1
 
     def open(self) -> "ReadHandle":
         return ReadHandle(self, self.open_backing(os.O_RDONLY))
@@ -53,7 +64,9 @@ class RegularFile(Entry, WritableFile):
         return handle
 
     def open_backing(self, access: int) -> int:
-        """A descriptor of the backing file. Raises OSError."""
+        """A descriptor of the backing file. Raises OSError; Stale where its content is gone with its last name."""
+        if self.life is Life.GONE:
+            raise Stale
         directory, name, follow = self.place()
         flags = access | _OPEN_FLAGS
         return os.open(name, flags & ~os.O_NOFOLLOW if follow else flags, dir_fd=directory)
@@ -95,6 +108,7 @@ class RegularFile(Entry, WritableFile):
         """Set the size. Raises LimitReached past the file limit."""
         if size > self.realm.account.file_bytes:
             raise self.beyond_file_limit(size)
+        self.tail = -1
         try:
             os.ftruncate(descriptor, size)
         finally:
@@ -123,6 +137,8 @@ class RegularFile(Entry, WritableFile):
         return super().change(change, caller, handle)
 
     def set_xattr(self, name: bytes, value: bytes) -> None:
+        if self.life is Life.GONE:
+            raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
         self.realm.admit(worst_case(0, len(value) + len(name), self.realm.block), 0)
         try:
@@ -137,9 +153,15 @@ class RegularFile(Entry, WritableFile):
     def needed(self) -> bool:
         return self.opens > 0
 
+    def attributes(self) -> os.stat_result:
+        st = super().attributes()
+        return st if self.life is Life.NAMED else _without_names(st)
+
     def unlinked(self) -> None:
         if self.opens:
-            return  # what it holds stays charged until the last handle is released
+            self.life = Life.ORPHAN  # what it holds stays charged until the last handle is released
+            return
+        self.life = Life.GONE
         self.realm.account.settle(-self.charged, -1)
         if self.charged and self.held >= 0:
             backing.discard_content(self.held)
@@ -149,7 +171,8 @@ class RegularFile(Entry, WritableFile):
     def released(self) -> None:
         """One handle less."""
         self.opens -= 1
-        if not self.opens and self.held >= 0 and os.fstat(self.held).st_nlink == 0:
+        if not self.opens and self.life is Life.ORPHAN:
+            self.realm.orphans.remove(self.nodeid)
             self.unlinked()
 
 
@@ -179,24 +202,20 @@ class ReadHandle(Handle):
 
 
 class WriteHandle(ReadHandle, WritableHandle):
-    """A file opened for writing, or for reading and writing.
+    """A file opened for writing, or for reading and writing. `caller` is who opened it."""
 
-    `caller` is who opened it; `end` is where the last write through it ended, so that the next one may go on there.
-    """
-
-    __slots__ = ("caller", "end")
+    __slots__ = ("caller",)
 
     def __init__(self, file: RegularFile, descriptor: int, caller: Caller) -> None:
         super().__init__(file, descriptor)
         self.caller = caller
-        self.end = 0
 
     def write(self, offset: int, data: bytes) -> int:
         file = self.file
         account = file.realm.account
         if offset + len(data) > account.file_bytes:
             data = self._within_file_limit(offset, data)
-        goes_on = offset == self.end and file.charged > 0
+        goes_on = offset == file.tail
         if not account.fits(self._growth(offset, len(data), goes_on)):
             data = self._what_fits(offset, data, goes_on)
         before = file.charged
@@ -207,7 +226,7 @@ class WriteHandle(ReadHandle, WritableHandle):
             file.settle(st)
             if not goes_on and file.charged > before:
                 file.add_piece()
-        self.end = offset + written
+        file.tail = offset + written
         if st.st_mode & backing.SET_ID:
             drop_set_id(self.descriptor, st, self.caller)
         return written
@@ -248,6 +267,13 @@ class WriteHandle(ReadHandle, WritableHandle):
         if self.descriptor >= 0:
             self.realm.settle_later(self.file)
         super().release()
+
+
+def _without_names(st: os.stat_result) -> os.stat_result:
+    """What programs see of a file that only the orphans' folder still names."""
+    shown = {name: getattr(st, name) for name in ("st_blocks", "st_blksize", "st_rdev")}
+    shown |= {f"st_{which}time_ns": getattr(st, f"st_{which}time_ns") for which in "amc"}
+    return os.stat_result((*st[:3], 0, *st[4:10]), shown)
 
 
 def drop_set_id(descriptor: int, st: os.stat_result, caller: Caller) -> None:

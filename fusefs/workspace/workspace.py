@@ -2,30 +2,45 @@
 
 import errno
 import json
-import logging
 import os
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from fusefs import backing
 from fusefs.accounting import TurnAccount
-from fusefs.inodes import Inodes
+from fusefs.inodes import UNCOUNTED, Inodes
 from fusefs.nodes import Realm
+from fusefs.table import Table
+from fusefs.tombstones import Tombstone, bury
 from fusefs.workspace.descriptors import Descriptors
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
-from fusefs.workspace.file import RegularFile
+from fusefs.workspace.file import Life, RegularFile
+from fusefs.workspace.orphans import Orphans
 from policy.limits import NAME_BYTES
-from policy.refusals import Refusal
-
-log = logging.getLogger(__name__)
 
 _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
     stat.S_IFREG: RegularFile,
     stat.S_IFDIR: WorkspaceDirectory,
     stat.S_IFLNK: Link,
 }
+MOST_HELD = 512
+"""Inodes without a name that descriptors keep for one workspace, for programs that still look at them."""
 _INLINE_BLOCKS = 4  # that many extents lie in an ext4 inode itself; a file of no more blocks never needs another
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all workspaces of a mount use together; `most_opened` is how much one of them may have open at once."""
+
+    inodes: Inodes
+    descriptors: Descriptors
+    reader: backing.Reader
+    table: Table
+    most_opened: int
 
 
 class Workspace(Realm):
@@ -40,31 +55,36 @@ class Workspace(Realm):
         turn: str,
         descriptor: int,
         account: TurnAccount,
-        inodes: Inodes,
-        descriptors: Descriptors,
-        reader: backing.Reader,
+        orphans: Orphans,
+        shared: Shared,
     ) -> None:
-        super().__init__()
+        super().__init__(shared.most_opened)
         self.turn = turn
         self.account = account
-        self.descriptors = descriptors
-        self.reader = reader
+        self.orphans = orphans
+        self.descriptors = shared.descriptors
+        self.reader = shared.reader
+        self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
-        self._inodes = inodes
+        self._inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self._unsettled: dict[RegularFile, float] = {}
+        self._held: dict[Entry, None] = {}
         self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
         self.root.open_descriptor = descriptor
-        inodes.add(self.root)
+        self._inodes.add(self.root)
 
     def adopt(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
         """The entry of an inode that was found under a name."""
         entry = self._inodes.known(st.st_ino)
-        if entry is None:
-            entry = _KINDS.get(stat.S_IFMT(st.st_mode), Special)(self, st, parent, name)
-            self._inodes.add(entry)
-            return entry
+        if entry is None or isinstance(entry, Tombstone):
+            made = _KINDS.get(stat.S_IFMT(st.st_mode), Special)(self, st, parent, name)
+            if entry is not None:  # it has one more name than was known, so it is there still
+                made.lookups = entry.lookups
+                entry.unused()
+            self._inodes.add(made)
+            return made
         assert isinstance(entry, Entry)
         if entry.name != name or entry.parent is not parent:
             self._seen_as(entry, st, parent, name)
@@ -79,8 +99,20 @@ class Workspace(Realm):
             others.append((parent, name))
             parent.children += 1
 
-    def lose_name(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Entry | None:
-        """See to it that an inode can be reached without a name that is about to go; answers its entry, if known."""
+    @contextmanager
+    def losing(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Iterator[Entry | None]:
+        """While a name is removed: its entry, if known. Settles what the name was charged with, once it is gone."""
+        entry = self._prepare_loss(st, directory, name)
+        try:
+            yield entry
+        except BaseException:
+            if entry is not None:
+                entry.let_go()
+            raise
+        self._lost(st, entry)
+
+    def _prepare_loss(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Entry | None:
+        """See to it that an inode can be reached without a name that is about to go."""
         entry = self._inodes.known(st.st_ino)
         if not isinstance(entry, Entry):
             return None
@@ -97,7 +129,11 @@ class Workspace(Realm):
             entry.hold()
         return entry
 
-    def lost_name(self, st: os.stat_result, entry: Entry | None) -> None:
+    def is_last_of_open(self, st: os.stat_result, entry: Entry | None) -> bool:
+        """Whether a name is the last one of a file that is open, and has to live on without it."""
+        return isinstance(entry, RegularFile) and entry.opens > 0 and st.st_nlink == 1
+
+    def _lost(self, st: os.stat_result, entry: Entry | None) -> None:
         """Release what a removed name was charged with; with the last name, the inode and its content as well."""
         self.account.settle(-NAME_BYTES, 0)
         if st.st_nlink > 1 and not stat.S_ISDIR(st.st_mode):
@@ -142,6 +178,50 @@ class Workspace(Realm):
             entry = entry.parent
             entry.children -= 1
 
+    def take_stock(self) -> None:
+        """Know and charge every inode of the tree: an earlier worker of this session has told the kernel of them."""
+        directories = [self.root]
+        while directories:
+            directory = directories.pop()
+            with backing.permitted(directory.descriptor()):
+                directories += self._take_stock_of(directory)
+        for descriptor in self.orphans.held():
+            self._take_orphan(descriptor)
+
+    def _take_stock_of(self, directory: WorkspaceDirectory) -> list[WorkspaceDirectory]:
+        """Know and charge what lies in a directory; answers the directories in it."""
+        here, below = directory.descriptor(), []
+        for name in backing.names(here):
+            st = backing.stat_at(here, name)
+            entry = self.adopt(st, directory, name)
+            self.account.settle(NAME_BYTES, 0)
+            if entry.lookups:
+                continue  # another name of a file that was counted
+            entry.lookups = UNCOUNTED
+            self.account.settle(backing.charged_bytes(st), 1)
+            if isinstance(entry, WorkspaceDirectory):
+                below.append(entry)
+        return below
+
+    def _take_orphan(self, descriptor: int) -> None:
+        file = RegularFile(self, os.fstat(descriptor), self.root, b"")
+        file.lookups = UNCOUNTED
+        file.life = Life.ORPHAN
+        file.held_by(descriptor)
+        self._inodes.add(file)
+        self.account.settle(file.charged, 1)
+
+    def sweep_orphans(self) -> None:
+        """Remove orphans that turned out to be open no more."""
+        for node in self._inodes:
+            if node.realm is self and isinstance(node, RegularFile) and node.life is Life.ORPHAN and not node.opens:
+                self.orphans.remove(node.nodeid)
+                node.unlinked()
+
+    def number_is_taken(self, nodeid: int) -> bool:
+        """Whether an inode's number still means an earlier one to the kernel."""
+        return isinstance(self._inodes.known(nodeid), Tombstone)
+
     def admit(self, grown_bytes: int, grown_inodes: int) -> None:
         """Let a growth pass, or raise LimitReached, with no room kept back that is not needed."""
         if self.account.pending_bytes and not self.account.fits(grown_bytes):
@@ -180,7 +260,7 @@ class Workspace(Realm):
             self._settle(file)
 
     def _settle(self, file: RegularFile) -> None:
-        if not file.opens and file.held >= 0 and os.fstat(file.held).st_nlink == 0:
+        if file.life is Life.GONE:
             return  # what it was charged with has been released
         try:
             file.write_back()
@@ -203,14 +283,34 @@ class Workspace(Realm):
             return b"%d" % entry.charged
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
-    def hold_known(self) -> None:
-        """Keep every inode in being that the kernel may still name, although the tree is about to be removed."""
-        for node in self._inodes:
-            if node.realm is self and isinstance(node, Entry) and node is not self.root:
-                try:
-                    node.hold()
-                except (OSError, Refusal) as error:
-                    log.warning("inode %d of ended turn %s is not held: %s", node.nodeid, self.turn, error)
+    def holds(self, entry: Entry) -> None:
+        """A descriptor keeps an entry. Where these are too many, the first ones make way to tombstones."""
+        self._held[entry] = None
+        if len(self._held) > MOST_HELD:
+            oldest = next((held for held in self._held if not held.needed()), None)
+            if oldest is not None:
+                self._bury(oldest)
+
+    def holds_no_more(self, entry: Entry) -> None:
+        """It does so no more."""
+        self._held.pop(entry, None)
+
+    def bury_known(self, *, at_most: int) -> bool:
+        """Put tombstones in the place of inodes that the kernel may still name, so many at most; whether that was all.
+
+        The turn has ended and its tree is about to be removed: their numbers will be free.
+        """
+        known = [node for node in self._inodes if node.realm is self and isinstance(node, Entry)]
+        for entry in known[:at_most]:
+            if entry is not self.root:
+                self._bury(entry)
+        return len(known) <= at_most
+
+    def _bury(self, entry: Entry) -> None:
+        self._inodes.discard(entry.nodeid)
+        entry.close()
+        if entry.lookups > 0:
+            bury(self._inodes, self.table, entry.nodeid, entry.lookups)
 
     def close(self) -> None:
         """Let go of the backing directory once the kernel has forgotten it; the turn has ended and its tree is gone.
@@ -218,4 +318,5 @@ class Workspace(Realm):
         Until then its descriptor keeps the inode in being, so that its number comes to mean no other file.
         """
         self.descriptors.close_all(self)
+        self.orphans.close()
         self.root.lose_child()  # itself, which has kept it known

@@ -17,24 +17,28 @@ import pytest
 import trio
 
 from fusefs.control import create_app
-from fusefs.control_socket import Gate, SocketUnusable, serve_control
+from fusefs.control_socket import Gate, SocketUnusable, adopted, listening, serve_control
 from fusefs.journal import JournalUnusable
+from fusefs.reloading import ReloadRefused
 from policy.limits import Limit, Resource
 from policy.refusals import LimitReached, NoSuchTurn, TooManyTurns, TurnOver, UnknownAgent
 from tests.stand_ins import DAEMON, KIB, FakeTurns
 
 
 @asynccontextmanager
-async def served(turns: FakeTurns, path: Path, gate: Gate | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def served(
+    turns: FakeTurns, path: Path, gate: Gate | None = None, reload: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a control interface that is being served at `path`."""
-    app = create_app(turns, turns.accounts, lambda: DAEMON)
+    app = create_app(turns, turns.accounts, lambda: DAEMON, reload or trio.lowlevel.checkpoint)
     gate = gate or Gate(own_uid=os.getuid(), operator_gid=None)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_control, path, app, gate)
-        transport = httpx.AsyncHTTPTransport(uds=str(path))
-        async with httpx.AsyncClient(transport=transport, base_url="http://fusefs") as client:
-            yield client
-        nursery.cancel_scope.cancel()
+    with listening(path, gate.operator_gid) as listener:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve_control, listener, app, gate)
+            transport = httpx.AsyncHTTPTransport(uds=str(path))
+            async with httpx.AsyncClient(transport=transport, base_url="http://fusefs") as client:
+                yield client
+            nursery.cancel_scope.cancel()
 
 
 def ask(
@@ -301,6 +305,7 @@ def test_openapi_describes_every_operation_and_its_problems(turns: FakeTurns, tm
         "DELETE /v1/turns/{turn}",
         "GET /v1/usage",
         "GET /v1/daemon",
+        "POST /v1/reload",
     }
     for operation in operations.values():
         assert operation["description"]
@@ -317,6 +322,29 @@ def test_no_operation_uses_a_thread(turns: FakeTurns, tmp_path: Path) -> None:
 
     # trio keeps idle threads for ten seconds, so one that was used would still be there.
     assert set(threading.enumerate()) == before
+
+
+def test_reload_answers_with_the_worker_that_will_be_replaced(turns: FakeTurns, tmp_path: Path) -> None:
+    assert ask(turns, tmp_path, lambda c: c.post("/v1/reload")).json() == DAEMON.model_dump()
+
+
+def test_a_reload_that_is_refused_says_why(turns: FakeTurns, tmp_path: Path) -> None:
+    async def refuse() -> None:
+        raise ReloadRefused("not reloaded: line 1")
+
+    async def main() -> httpx.Response:
+        async with served(turns, tmp_path / "control.sock", reload=refuse) as client:
+            return await client.post("/v1/reload")
+
+    response = trio.run(main)
+
+    assert response.status_code == 409
+    assert response.json() == {
+        "type": "urn:fusefs:problem:reload-refused",
+        "title": "reload refused",
+        "status": 409,
+        "detail": "not reloaded: line 1",
+    }
 
 
 # The socket.
@@ -352,7 +380,7 @@ def test_a_live_daemon_keeps_its_socket(turns: FakeTurns, tmp_path: Path) -> Non
 
     async def main() -> None:
         async with served(turns, path) as client:
-            with pytest.RaisesGroup(pytest.RaisesExc(SocketUnusable, match="another daemon answers at")):
+            with pytest.raises(SocketUnusable, match="another daemon answers at"):
                 async with served(turns, path):
                     pass
             assert (await client.get("/v1/daemon")).status_code == 200
@@ -364,7 +392,7 @@ def test_a_file_in_the_sockets_place_is_left_alone(turns: FakeTurns, tmp_path: P
     path = tmp_path / "control.sock"
     path.write_text("precious")
 
-    with pytest.RaisesGroup(pytest.RaisesExc(SocketUnusable, match="exists and is not a socket")):
+    with pytest.raises(SocketUnusable, match="exists and is not a socket"):
         ask(turns, tmp_path, begin())
 
     assert path.read_text() == "precious"
@@ -375,8 +403,30 @@ def test_a_path_that_is_too_long_for_a_socket_is_said(turns: FakeTurns, tmp_path
         async with served(turns, tmp_path / ("x" * 108)):
             pass
 
-    with pytest.RaisesGroup(pytest.RaisesExc(SocketUnusable, match="path too long")):
+    with pytest.raises(SocketUnusable, match="path too long"):
         trio.run(main)
+
+
+def test_a_socket_that_was_handed_on_goes_with_the_last_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+
+    with listening(path, None) as first:
+        handed_on = os.dup(first.fileno())
+        with adopted(handed_on, path, os.getgid()) as second, socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            second.accept()[0].close()
+        assert not path.exists()
+
+
+def test_a_socket_that_is_gone_when_it_is_handed_on_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+
+    with listening(path, None) as first:
+        handed_on = os.dup(first.fileno())
+        path.unlink()
+        with adopted(handed_on, path, None), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+        assert not path.exists()
 
 
 CONNECT_AS = """

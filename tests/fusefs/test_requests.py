@@ -198,3 +198,43 @@ def test_pyfuse3_gets_trio_with_our_lock_and_wait() -> None:
     assert module.lowlevel.wait_readable is wait
     assert module.open_nursery is trio.open_nursery
     assert trio.lowlevel.wait_readable is not wait
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_no_request_is_read_once_it_is_closed(pipe: tuple[int, int], readable: bool) -> None:
+    reading, writing = pipe
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        waiter = await started(reading)
+        if not readable:
+            os.read(reading, 1)
+        waiter.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await waiter.wait(reading)
+
+    trio.run(main)
+
+
+def test_a_request_that_comes_when_it_is_closed_is_left_to_the_next_worker(pipe: tuple[int, int]) -> None:
+    """The task is to be woken already when the end is told."""
+    reading, writing = pipe
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        waiter = await started(reading)
+        os.read(reading, 1)
+
+        async def wait() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await waiter.wait(reading)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            os.write(writing, b"y")
+            waiter.close()
+
+        assert os.read(reading, 1) == b"y"
+
+    trio.run(main)

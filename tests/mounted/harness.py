@@ -109,20 +109,25 @@ class Daemon:
 
     def gone(self) -> bool:
         """Whether all its processes end within SECONDS_TO_STOP."""
-        return _holds_within(SECONDS_TO_STOP, lambda: not self.processes())
+        return holds_within(SECONDS_TO_STOP, lambda: not self.processes())
 
     def is_mounted(self) -> bool:
         return str(self.mountpoint) in mountpoints()
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Mount, and return when the mount answers. Raises AssertionError with the command's own words."""
-        done = self.mount()
+        done = self.mount(*options)
         assert done.returncode == 0, done.stderr
 
-    def mount(self) -> "subprocess.CompletedProcess[str]":
+    def mount(self, *options: str) -> "subprocess.CompletedProcess[str]":
         """What `fusefs mount` says and answers."""
         arguments = ("mount", self.mountpoint, "--state", self.state, "--config", self.config)
-        return self.fusefs(*arguments, timeout=SECONDS_TO_START)
+        return self.fusefs(*arguments, *options, timeout=SECONDS_TO_START)
+
+    def status(self) -> dict[str, Any]:
+        """What the mount tells of its daemon."""
+        told: dict[str, Any] = json.loads((self.mountpoint / "status" / "daemon.json").read_text())
+        return told
 
     def stop(self) -> None:
         """Unmount, by force where it must be. Raises LeftBehind where force was needed or did not help."""
@@ -151,7 +156,7 @@ class Daemon:
             done = self.fusefs("umount", self.mountpoint, timeout=SECONDS_TO_STOP)
         except subprocess.TimeoutExpired:
             return ["fusefs umount did not return"]
-        if done.returncode == 0 and _holds_within(SECONDS_TO_STOP, lambda: not self.is_mounted()):
+        if done.returncode == 0 and holds_within(SECONDS_TO_STOP, lambda: not self.is_mounted()):
             return []
         return [f"fusefs umount: exit status {done.returncode}: {done.stderr.strip()}"]
 
@@ -210,7 +215,7 @@ def _environment_of(pid: int) -> list[bytes]:
         return []
 
 
-def _holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
+def holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
     """Wait for what another process does; the kernel offers no event for it."""
     until = time.monotonic() + seconds
     while not condition():

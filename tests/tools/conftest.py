@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from fusefs.control import create_app
-from fusefs.control_socket import Gate, serve_control
+from fusefs.control_socket import Gate, listening, serve_control
 from tests.stand_ins import DAEMON, FakeTurns
 
 ROOT = Path(__file__).parents[2]
@@ -27,16 +27,24 @@ class FakeDaemon:
     socket: Path
     turns: FakeTurns = field(default_factory=FakeTurns)
     info: dict[str, Any] = field(default_factory=dict)
+    reload_error: Exception | None = None
+
+    async def reload(self) -> None:
+        """Be another worker from the next answer but one on, or raise `reload_error`."""
+        if self.reload_error is not None:
+            raise self.reload_error
+        trio.lowlevel.current_trio_token().run_sync_soon(lambda: self.info.update(pid=8))
 
     def serve(self, started: Callable[[Callable[[], None]], None]) -> None:
         """Serve until the function that `started` was given is called, from any thread."""
 
         async def main() -> None:
-            app = create_app(self.turns, self.turns.accounts, lambda: DAEMON.model_copy(update=self.info))
+            app = create_app(self.turns, self.turns.accounts, lambda: DAEMON.model_copy(update=self.info), self.reload)
             token = trio.lowlevel.current_trio_token()
-            async with trio.open_nursery() as nursery:
-                await nursery.start(serve_control, self.socket, app, Gate(os.getuid(), None))
-                started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
+            with listening(self.socket, None) as listener:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None))
+                    started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
 
         trio.run(main)
 

@@ -72,3 +72,21 @@ def test_what_is_missing_is_exit_1(fusefs: Cli) -> None:
 
     missing = [check for check in document(done) if check["state"] == "missing"]
     assert done.returncode == (1 if missing else 0)
+
+
+@pytest.mark.parametrize(
+    ("release", "state", "said"),
+    [
+        ("6.18.0", State.OK, "programs wait until the next one serves"),
+        ("6.1.0-28-amd64", State.ABSENT, "programs get an error"),
+    ],
+)
+def test_what_a_workers_death_means_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, state: State, said: str
+) -> None:
+    monkeypatch.setattr(platform, "release", lambda: release)
+
+    check = found(tmp_path)["when a worker dies"]
+
+    assert check.state is state
+    assert said in check.found

@@ -1,12 +1,14 @@
 """Starting and taking away a mount: what is checked first, how the daemon's word is waited for."""
 
 import ctypes
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 
 from fusefs import session
 from fusefs.mounts import topmost
-from tests.tools.conftest import Cli, FakeDaemon, document
+from tests.tools.conftest import ROOT, Cli, FakeDaemon, document
 from tools import host
 from tools.exits import Exit, Failure
 from tools.mountinfo import Life, life
@@ -205,7 +207,7 @@ def test_umount_waits_for_the_daemon_that_served_the_mount(
     monkeypatch.setattr("tools.unmounting.life", lambda place: Life.LIVE)
     device = mount_without_daemon(mountpoint)
     with subprocess.Popen(["sleep", "60"]) as serving:
-        daemon.info.update(mountpoint=str(mountpoint), pid=serving.pid)
+        daemon.info.update(mountpoint=str(mountpoint), supervisor_pid=serving.pid)
 
         monkeypatch.setattr("tools.unmounting.GONE_SECONDS", 0.05)
         with pytest.raises(Failure, match=f"is unmounted, but its daemon .pid {serving.pid}. still runs"):
@@ -226,8 +228,11 @@ def test_mount_after_a_daemon_was_killed_finds_the_turn_again(fusefs: Cli, mount
     first = document(fusefs("mount", mountpoint, "--state", state, "--json"))
     begun = document(fusefs("turn", "begin", "--agent", "guide", "--user", "ada", "--turn", "t1"))
     Path(begun["workspace"], "kept").write_text("yes")
-    with watch(first["pid"]) as killed:
+    worker = json.loads((mountpoint / "status" / "daemon.json").read_text())["pid"]
+    with watch(first["pid"]) as supervisor, watch(worker) as killed:
         os.kill(first["pid"], signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
+        assert supervisor.ended_within(30)
         assert killed.ended_within(30)
 
     again = fusefs("mount", mountpoint, "--state", state, "--json")
@@ -240,6 +245,76 @@ def test_mount_after_a_daemon_was_killed_finds_the_turn_again(fusefs: Cli, mount
     taken = fusefs("umount", mountpoint, "--json")
     assert document(taken) == {"mountpoint": str(mountpoint), "pid": document(again)["pid"]}
     assert topmost(mountpoint) is None
+
+
+@needs_mount
+def test_a_stopped_daemon_is_said_by_mount_and_umount(fusefs: Cli, mountpoint: Path) -> None:
+    """No command may look at the mount itself: it would wait for the daemon, and could not be killed."""
+    state = mountpoint.with_name("state")
+    pid = document(fusefs("mount", mountpoint, "--state", state, "--json"))["pid"]
+    worker = json.loads((mountpoint / "status" / "daemon.json").read_text())["pid"]
+    time.sleep(1.1)  # for so long the kernel itself answers stat(2) of the root
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        os.kill(worker, signal.SIGSTOP)
+        begun = time.monotonic()
+        mounted = fusefs("mount", mountpoint, "--state", state)
+        unmounted = fusefs("umount", mountpoint)
+        below = fusefs("mount", mountpoint / "turns", "--state", mountpoint / "state")
+        took = time.monotonic() - begun
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        os.kill(worker, signal.SIGCONT)
+
+    assert took < 30
+    assert (mounted.returncode, unmounted.returncode, below.returncode) == (1, 1, 1)
+    assert "does not answer: is it stopped?" in mounted.stderr
+    assert "does not answer: is it stopped?" in unmounted.stderr
+    assert fusefs("umount", mountpoint).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--state", "mnt/state"), "the state directory {base}/mnt/state lies in the mountpoint {base}/mnt"),
+        (("--state", "mnt"), "the state directory {base}/mnt lies in the mountpoint"),
+        (("--state", "link/state"), "the state directory {base}/mnt/state lies in the mountpoint"),
+        (("--state", "."), "the mountpoint {base}/mnt lies in the state directory {base}:"),
+        (("--socket", "mnt/x.sock"), "the control socket {base}/mnt/x.sock lies in the mountpoint"),
+        (("--config", "link/fusefs.toml"), "the configuration {base}/mnt/fusefs.toml lies in the mountpoint"),
+    ],
+)
+def test_what_the_daemon_needs_does_not_lie_in_its_mount(
+    fusefs: Cli, tmp_path: Path, mountpoint: Path, options: tuple[str, str], said: str
+) -> None:
+    (tmp_path / "link").symlink_to(mountpoint)
+    (mountpoint / "fusefs.toml").touch()
+
+    done = fusefs("mount", mountpoint, options[0], tmp_path / options[1])
+
+    assert done.returncode == 2
+    assert said.format(base=tmp_path) in done.stderr
+    assert topmost(mountpoint) is None
+
+
+def test_the_daemon_itself_refuses_it_too(tmp_path: Path, mountpoint: Path) -> None:
+    command = [sys.executable, "-m", "fusefs", mountpoint, "--state", mountpoint / "state"]
+
+    done = subprocess.run([*command, "--socket", tmp_path / "x"], capture_output=True, text=True, cwd=ROOT, timeout=30)
+
+    assert done.returncode == 2
+    assert "lies in the mountpoint" in done.stderr
+
+
+def test_a_mountpoint_that_is_not_utf8_is_refused(fusefs: Cli, tmp_path: Path) -> None:
+    place = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(place)
+
+    done = fusefs("mount", place, "--json")
+
+    assert done.returncode == 2
+    assert "the mountpoint b'" in document(done)["detail"]
+    assert "is not UTF-8" in done.stderr
 
 
 @needs_mount

@@ -1,0 +1,46 @@
+"""The operation in hand: what a worker was about to apply when it was killed, so that the next one knows it again.
+
+The kernel sends a request again that was not answered (FUSE_NOTIFY_RESEND). Writing the same bytes twice does no
+harm, but a name can be made, moved or removed only once. So before each such change the request is put down in the
+table. It stays until the next one: a request like it cannot come anew, because the kernel knows by then that the
+name is there, or gone.
+"""
+
+import marshal
+import time
+
+from fusefs.table import Table
+
+KNOWN_FOR_S = 10.0
+"""How long after a worker's start a request is taken for one that was sent again (seconds)."""
+
+Operation = tuple[int | str | bytes, ...]
+
+
+class InHand:
+    """Puts down operations, and knows the one that an earlier worker has left."""
+
+    def __init__(self, table: Table, resumed: bool) -> None:
+        self._table = table
+        self._left = _loaded(table.in_hand()) if resumed else None
+        self._until = time.monotonic() + KNOWN_FOR_S
+
+    def take(self, operation: Operation) -> None:
+        """An operation is about to be applied."""
+        self._table.take_in_hand(marshal.dumps(operation))
+
+    def left(self, operation: Operation) -> Operation | None:
+        """What an earlier worker had put down of this operation, once; None where it was another, or none."""
+        left = self._left
+        if left is None or left[: len(operation)] != operation:
+            return None
+        self._left = None
+        return left if time.monotonic() < self._until else None
+
+
+def _loaded(record: bytes) -> Operation | None:
+    try:
+        operation = marshal.loads(record)
+    except (EOFError, ValueError, TypeError):  # none, or half written
+        return None
+    return operation if isinstance(operation, tuple) else None

@@ -1,0 +1,124 @@
+"""Memory that outlives a worker: its heartbeat, the operation in hand, and every open file and directory.
+
+A memfd that the supervisor holds and each worker maps. Writing to it is a store to memory, so it costs next to
+nothing and is complete whenever a worker is killed.
+"""
+
+import errno
+import mmap
+import os
+import struct
+import time
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple, Self
+
+SLOTS = 1 << 18
+"""Open files and directories that are remembered; more are not opened (ENFILE)."""
+
+_BEAT = struct.Struct("<d")
+_IN_HAND_AT = 64
+_IN_HAND_BYTES = 4096 - _IN_HAND_AT
+_LENGTH = struct.Struct("<I")
+_MARK_AT = 16  # how many slots were ever used
+_MARK = struct.Struct("<I")
+_SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kind, serial
+_SLOTS_AT = 4096
+_INDEX_BITS = SLOTS.bit_length() - 1
+_SIZE = _SLOTS_AT + SLOTS * _SLOT.size
+
+
+class Kind(IntEnum):
+    """What a slot remembers."""
+
+    FILE = 1
+    DIRECTORY = 2
+    HELD = 3  # an inode that has lost its name, while the kernel may still name its number
+
+
+class Opened(NamedTuple):
+    """An open file or directory: its number for the kernel, what it is open on, how, and by whom."""
+
+    number: int
+    nodeid: int
+    flags: int
+    uid: int
+    gid: int
+    pid: int
+    kind: int
+
+
+class Table:
+    """The shared memory. Only one worker at a time writes to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, _SIZE)
+        (self._mark,) = _MARK.unpack_from(self._memory, _MARK_AT)
+        self._free = [index for index in range(self._mark) if not self._slot(index)[0]]
+
+    @classmethod
+    def create(cls) -> Self:
+        """New, empty memory; a worker or a supervisor that inherits its descriptor makes a Table of that."""
+        descriptor = os.memfd_create("fusefs-table", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, _SIZE)  # sparse: a slot takes memory once it was used
+        return cls(descriptor)
+
+    def beat(self) -> None:
+        """Tell the supervisor that this worker is well."""
+        _BEAT.pack_into(self._memory, 0, time.monotonic())
+
+    def last_beat(self) -> float:
+        """When a worker was last well (monotonic seconds)."""
+        (beat,) = _BEAT.unpack_from(self._memory, 0)
+        return float(beat)
+
+    def take_in_hand(self, record: bytes) -> None:
+        """Remember the operation that is about to be applied."""
+        memory = self._memory
+        _LENGTH.pack_into(memory, _IN_HAND_AT, 0)  # never a new length with an old record
+        start = _IN_HAND_AT + _LENGTH.size
+        memory[start : start + len(record)] = record
+        _LENGTH.pack_into(memory, _IN_HAND_AT, len(record))
+
+    def in_hand(self) -> bytes:
+        """The operation that was last about to be applied; empty where there is none."""
+        (length,) = _LENGTH.unpack_from(self._memory, _IN_HAND_AT)
+        start = _IN_HAND_AT + _LENGTH.size
+        return bytes(self._memory[start : start + min(length, _IN_HAND_BYTES - _LENGTH.size)])
+
+    def _slot(self, index: int) -> tuple[int, ...]:
+        return _SLOT.unpack_from(self._memory, _SLOTS_AT + index * _SLOT.size)
+
+    def add(self, kind: Kind, nodeid: int, flags: int = 0, uid: int = 0, gid: int = 0, pid: int = 0) -> int:
+        """Remember something open; answers its number, which does not come again soon. Raises OSError ENFILE."""
+        if kind is Kind.HELD and self._mark - len(self._free) > SLOTS // 2:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))  # the rest is for what programs open
+        if self._free:
+            index = self._free.pop()
+        elif self._mark < SLOTS:
+            index = self._mark
+            self._mark += 1
+            _MARK.pack_into(self._memory, _MARK_AT, self._mark)
+        else:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+        at = _SLOTS_AT + index * _SLOT.size
+        serial = (_SLOT.unpack_from(self._memory, at)[6] + 1) & 0xFFFFFFFF
+        _SLOT.pack_into(self._memory, at, nodeid, flags, uid, gid, pid, kind, serial)
+        return int(serial) << _INDEX_BITS | index
+
+    def remove(self, number: int) -> None:
+        """Forget something open."""
+        index = number & SLOTS - 1
+        at = _SLOTS_AT + index * _SLOT.size
+        nodeid, *_, serial = _SLOT.unpack_from(self._memory, at)
+        if nodeid and serial == number >> _INDEX_BITS:
+            _SLOT.pack_into(self._memory, at, 0, 0, 0, 0, 0, 0, serial)
+            self._free.append(index)
+
+    def opened(self, kind: Kind) -> Iterator[Opened]:
+        """All that is open of a kind."""
+        for index in range(self._mark):
+            nodeid, flags, uid, gid, pid, held, serial = self._slot(index)
+            if nodeid and held == kind:
+                yield Opened(serial << _INDEX_BITS | index, nodeid, flags, uid, gid, pid, held)

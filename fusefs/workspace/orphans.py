@@ -1,0 +1,44 @@
+"""Files that have lost their last name and are still open: they keep a hidden one, which outlives the daemon."""
+
+import os
+from collections.abc import Iterator
+
+from fusefs import backing
+
+
+class Orphans:
+    """A folder on the filesystem of the workspace; the name of a file in it is its inode number."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def take(self, directory: int, name: bytes, nodeid: int) -> None:
+        """Move a file in here from under its last name."""
+        os.rename(name, b"%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
+
+    def remove(self, nodeid: int) -> None:
+        """Remove a file that nobody has open any more."""
+        os.unlink(b"%d" % nodeid, dir_fd=self._descriptor)
+
+    def set_aside(self, directory: int, name: bytes, nodeid: int) -> None:
+        """Keep an inode out of use whose number still means another file to the kernel."""
+        os.rename(name, b"aside-%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
+
+    def held(self) -> Iterator[int]:
+        """A descriptor of each file in here, the caller's to close."""
+        for name in backing.names(self._descriptor):
+            if name.isdigit():
+                yield backing.hold(self._descriptor, name)
+
+    def give_back(self, directory: int, name: bytes, nodeid: int) -> None:
+        """Undo `take`."""
+        os.rename(b"%d" % nodeid, name, src_dir_fd=self._descriptor, dst_dir_fd=directory)
+
+    def clear(self) -> None:
+        """Remove all that an earlier session of the mount has left."""
+        for name in backing.names(self._descriptor):
+            backing.remove(self._descriptor, name)
+
+    def close(self) -> None:
+        """Give the folder's descriptor back."""
+        os.close(self._descriptor)
