@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Self, cast
 
@@ -24,7 +25,8 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, ConnectionState
 from hypercorn.utils import wrap_app
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fusefs import problems
 
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 PEER = "fusefs.peer"  # the key in an ASGI scope under which the application finds who asks
 MODE = 0o660
 BACKLOG = 100
+MOST_BODY_BYTES = 1 << 16
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; the socket module has no name for it
 MOST_GROUPS = 256  # as many as Python's getsockopt takes
 CREDENTIALS = struct.Struct("=iII")  # struct ucred
@@ -114,9 +117,25 @@ async def _serve_connection(
 
 def _with_peer(app: FastAPI, peer: Peer) -> ASGIApp:
     async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, PEER: peer}, receive, send)
+        await app({**scope, PEER: peer}, _bounded(receive), send)
 
     return asgi
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Where a request's body comes from, which raises HTTPException (413) once it is too long: no more is read."""
+    received = 0
+
+    async def bounded() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MOST_BODY_BYTES:
+            detail = f"a request's body may have {MOST_BODY_BYTES} bytes"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, {"connection": "close"})
+        return message
+
+    return bounded
 
 
 def _refusing(peer: Peer) -> ASGIApp:

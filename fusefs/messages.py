@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from policy.limits import Limit, Resource
 
@@ -19,23 +20,23 @@ HIGHEST_ID = 2**32 - 2  # (uid_t) -1 means "leave it alone" to chown(2), so it n
 def _label(text: str) -> str:
     """A name that people read: not empty, at most 255 bytes, one line.
 
-    Raises ValueError, which pydantic turns into a validation error.
+    Raises PydanticCustomError: of any other error pydantic would tell the class before the message.
     """
     if not text or len(text.encode(errors="replace")) > LABEL_BYTES:
-        raise ValueError(f"must have 1 to {LABEL_BYTES} bytes")
+        raise PydanticCustomError("label", "must have 1 to {most} bytes", {"most": LABEL_BYTES})
     if not text.isprintable():
-        raise ValueError("must not contain control or other unprintable characters")
+        raise PydanticCustomError("label", "must not contain control or other unprintable characters")
     return text
 
 
 def _component(text: str) -> str:
     """A label that can stand in a path or an address as one component.
 
-    Raises ValueError where it could not.
+    Raises PydanticCustomError where it could not.
     """
     _label(text)
     if text in {".", ".."} or "/" in text or "\\" in text:
-        raise ValueError("must not be '.' or '..', nor contain a slash or a backslash")
+        raise PydanticCustomError("component", "must not be '.' or '..', nor contain a slash or a backslash")
     return text
 
 
@@ -76,7 +77,7 @@ class BeginTurn(Request):
     @model_validator(mode="after")
     def _owner_is_whole(self) -> Self:
         if (self.uid is None) != (self.gid is None):
-            raise ValueError("uid and gid are given together or not at all")
+            raise PydanticCustomError("owner", "uid and gid are given together or not at all")
         return self
 
 

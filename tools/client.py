@@ -23,7 +23,8 @@ from fusefs.messages import Account, BeginTurn, DaemonInfo, Problem, TurnBegun, 
 
 T = TypeVar("T")
 
-TIMEOUT_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
+ASK_SECONDS = 10.0  # what only asks is answered from memory
+CHANGE_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
 BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
 
 
@@ -71,6 +72,11 @@ class Call(Generic[T]):
     def may_be_sent_again(self) -> bool:
         """Whether nothing is done twice where a worker ended before it answered."""
         return self.method == "GET"
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds an answer is waited for."""
+        return ASK_SECONDS if self.method == "GET" else CHANGE_SECONDS
 
     def read(self, response: httpx.Response) -> T:
         """The answer in a response. Raises Refused where it is a problem, ControlError where it is neither."""
@@ -136,6 +142,8 @@ def _explained(socket: Path) -> Iterator[None]:
         raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
     except httpx.TransportError as error:
         cause = _system_error(error)
+        if socket.is_file():
+            raise DaemonUnreachable(f"{socket} is not a socket") from error
         if cause is not None and cause.errno == errno.EACCES:
             raise SocketForbidden(f"no permission for {socket}: only root and the operator group may use it") from error
         reason = str(error) if cause is None or cause.errno is None else os.strerror(cause.errno)
@@ -155,11 +163,15 @@ class Client:
     Every method raises ControlError: DaemonUnreachable, SocketForbidden, Refused.
     """
 
-    def __init__(self, socket: Path | None = None, *, timeout: float = TIMEOUT_SECONDS) -> None:
-        """A client of the daemon at `socket` (default_socket() where none is given); `timeout` in seconds."""
+    def __init__(self, socket: Path | None = None, *, timeout: float | None = None) -> None:
+        """A client of the daemon at `socket` (default_socket() where none is given).
+
+        It waits `timeout` seconds for an answer; by default 10, and 60 where something is changed.
+        """
         self.socket = socket or default_socket()
+        self._timeout = timeout
         transport = httpx.HTTPTransport(uds=os.fspath(self.socket))
-        self._http = httpx.Client(transport=transport, base_url=BASE_URL, timeout=timeout)
+        self._http = httpx.Client(transport=transport, base_url=BASE_URL)
 
     def begin(self, request: BeginTurn) -> TurnBegun:
         """Begin a turn, or get the live one of the same id."""
@@ -210,17 +222,22 @@ class Client:
         return call.read(response)
 
     def _request(self, call: Call[T]) -> httpx.Response:
-        return self._http.request(call.method, call.path, json=call.body, params=call.query)
+        timeout = call.patience if self._timeout is None else self._timeout
+        return self._http.request(call.method, call.path, json=call.body, params=call.query, timeout=timeout)
 
 
 class TrioClient:
     """The same for trio programs; an async context manager."""
 
-    def __init__(self, socket: Path | None = None, *, timeout: float = TIMEOUT_SECONDS) -> None:
-        """A client of the daemon at `socket` (default_socket() where none is given); `timeout` in seconds."""
+    def __init__(self, socket: Path | None = None, *, timeout: float | None = None) -> None:
+        """A client of the daemon at `socket` (default_socket() where none is given).
+
+        It waits `timeout` seconds for an answer; by default 10, and 60 where something is changed.
+        """
         self.socket = socket or default_socket()
+        self._timeout = timeout
         transport = httpx.AsyncHTTPTransport(uds=os.fspath(self.socket))
-        self._http = httpx.AsyncClient(transport=transport, base_url=BASE_URL, timeout=timeout)
+        self._http = httpx.AsyncClient(transport=transport, base_url=BASE_URL)
 
     async def begin(self, request: BeginTurn) -> TurnBegun:
         """Begin a turn, or get the live one of the same id."""
@@ -273,4 +290,5 @@ class TrioClient:
         return call.read(response)
 
     async def _request(self, call: Call[T]) -> httpx.Response:
-        return await self._http.request(call.method, call.path, json=call.body, params=call.query)
+        timeout = call.patience if self._timeout is None else self._timeout
+        return await self._http.request(call.method, call.path, json=call.body, params=call.query, timeout=timeout)

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,43 @@ def test_a_daemon_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
         silent.listen()
         with Client(path, timeout=0.1) as client, pytest.raises(DaemonUnreachable, match="does not answer"):
             client.daemon()
+
+
+def test_what_only_asks_is_given_up_sooner_than_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.client.ASK_SECONDS", 0.1)
+    monkeypatch.setattr("tools.client.CHANGE_SECONDS", 0.5)
+
+    async def main() -> float:
+        async with TrioClient(path) as client:
+            begun = trio.current_time()
+            with pytest.raises(DaemonUnreachable, match="does not answer"):
+                await client.daemon()
+            return trio.current_time() - begun
+
+    path = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        assert 0.1 <= trio.run(main) < 0.5
+        begun = time.monotonic()
+        with Client(path) as client, pytest.raises(DaemonUnreachable, match="does not answer"):
+            client.begin(ADA)
+        assert time.monotonic() - begun >= 0.5
+
+
+@unclosed
+def test_a_file_is_no_socket(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+
+    with Client(path) as client, pytest.raises(DaemonUnreachable, match="file is not a socket"):
+        client.daemon()
+
+
+@unclosed
+def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
+    with Client(tmp_path / ("x" * 108)) as client, pytest.raises(DaemonUnreachable, match="path too long"):
+        client.daemon()
 
 
 @pytest.mark.needs_root
