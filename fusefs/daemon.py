@@ -161,7 +161,7 @@ async def _settle(turns: Turns) -> None:
     while True:
         await trio.sleep(SETTLE_EVERY_S)
         for turn in turns.live():
-            turn.workspace.settle_due(time.monotonic() - SETTLE_AFTER_S)
+            turn.workspace.unsettled.due(time.monotonic() - SETTLE_AFTER_S)
 
 
 async def _end_on_signal(kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending) -> None:

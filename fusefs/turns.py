@@ -65,7 +65,7 @@ class Turns:
     def live(self) -> list[Turn]:
         """All live turns, in the order in which they began, with totals of this moment."""
         for turn in self._live.values():
-            turn.workspace.look_again()
+            turn.workspace.unsettled.look_again()
         return list(self._live.values())
 
     async def find(self, turn: str) -> Turn:

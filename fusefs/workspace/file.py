@@ -86,12 +86,13 @@ class RegularFile(Entry, WritableFile):
         self.pieces += 1
         self.fresh += 1
         self._expect(index_bytes(self.pieces, self.fresh, self.realm.block))
-        self.realm.settle_later(self)
+        self.realm.unsettled.written(self)
 
     def _expect(self, pending: int) -> None:
         if pending != self.pending:
             self.realm.account.expect(pending - self.pending)
             self.pending = pending
+            self.realm.unsettled.expects(self)
 
     def write_back(self) -> None:
         """Have the backing filesystem allocate what it has put off, and charge that."""
@@ -248,7 +249,7 @@ class WriteHandle(ReadHandle, WritableHandle):
     def _what_fits(self, offset: int, data: bytes, goes_on: bool) -> bytes:
         """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
         workspace = self.file.realm
-        workspace.write_back()
+        workspace.unsettled.write_back()
         index = self._growth(offset, 0, goes_on)
         room = workspace.account.room().bytes - index
         count = backing.fitting(self.descriptor, offset, len(data), room, workspace.block)
@@ -265,7 +266,7 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     def release(self) -> None:
         if self.descriptor >= 0:
-            self.realm.settle_later(self.file)
+            self.realm.unsettled.written(self.file)
         super().release()
 
 

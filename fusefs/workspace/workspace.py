@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
 from fusefs.workspace.file import Life, RegularFile
 from fusefs.workspace.orphans import Orphans
+from fusefs.workspace.settling import Unsettled
 from policy.limits import NAME_BYTES
 
 _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
@@ -29,7 +29,6 @@ _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
 }
 MOST_HELD = 512
 """Inodes without a name that descriptors keep for one workspace, for programs that still look at them."""
-_INLINE_BLOCKS = 4  # that many extents lie in an ext4 inode itself; a file of no more blocks never needs another
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Workspace(Realm):
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
         self._inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
-        self._unsettled: dict[RegularFile, float] = {}
+        self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
         self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
         self.root.open_descriptor = descriptor
@@ -170,8 +169,8 @@ class Workspace(Realm):
             self._inodes.discard(entry.nodeid)
             for parent, _ in self._other_names.pop(entry.nodeid, ()):
                 parent.lose_child()
-            if isinstance(entry, RegularFile) and self._unsettled.pop(entry, None) is not None:
-                self._settle(entry)
+            if isinstance(entry, RegularFile):
+                self.unsettled.forget(entry)
             entry.close()
             if entry.parent is entry:
                 return
@@ -225,59 +224,20 @@ class Workspace(Realm):
     def admit(self, grown_bytes: int, grown_inodes: int) -> None:
         """Let a growth pass, or raise LimitReached, with no room kept back that is not needed."""
         if self.account.pending_bytes and not self.account.fits(grown_bytes):
-            self.write_back()
+            self.unsettled.write_back()
         self.account.admit(grown_bytes, grown_inodes)
-
-    def write_back(self) -> None:
-        """Have the backing filesystem allocate what it has put off, so that totals are exact and nothing is pending."""
-        for file in [file for file in self._unsettled if file.pending]:
-            self._settle(file)
-
-    def look_again(self) -> None:
-        """Charge what the backing filesystem has allocated on its own by now, before totals are told."""
-        for file in [file for file in self._unsettled if file.pending]:
-            try:
-                file.settle(file.attributes())
-            except OSError:  # somebody else took it from the backing directory
-                continue
-
-    def settle_later(self, file: RegularFile) -> None:
-        """Look again at a written file, once the backing filesystem has written it back.
-
-        ext4 allocates the index blocks of a fragmented file only then, and counts them in st_blocks.
-        """
-        if file.charged > _INLINE_BLOCKS * self.block:
-            self._unsettled.pop(file, None)  # so that the oldest stay first
-            self._unsettled[file] = time.monotonic()
-
-    def settle_due(self, before: float) -> None:
-        """Charge what the files written before a time (monotonic seconds) hold by now."""
-        while self._unsettled:
-            file, written = next(iter(self._unsettled.items()))
-            if written > before:
-                return
-            del self._unsettled[file]
-            self._settle(file)
-
-    def _settle(self, file: RegularFile) -> None:
-        if file.life is Life.GONE:
-            return  # what it was charged with has been released
-        try:
-            file.write_back()
-        except OSError:  # somebody else took it from the backing directory
-            return
 
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""
         self.ended = True
-        self._unsettled.clear()
+        self.unsettled.clear()
 
     def attribute(self, name: bytes, entry: Entry | None = None) -> bytes:
         """A `user.fusefs.` attribute of an entry, or of the turn. Raises OSError ENODATA where there is none such."""
         if name == b"user.fusefs.turn":
             return self.turn.encode()
         if name == b"user.fusefs.usage":
-            self.look_again()
+            self.unsettled.look_again()
             return json.dumps({account.kind: account.figures() for account in self.account.chain}).encode()
         if name == b"user.fusefs.charged" and isinstance(entry, RegularFile):
             return b"%d" % entry.charged
