@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pyfuse3
 import trio
@@ -53,6 +54,7 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
     Raises JournalUnusable, StateUnusable with a message for people; Replaced when told to make way (SIGUSR1).
     """
     os.umask(0)  # the kernel has applied the caller's
+    gc.disable()  # until it is tamed: what is made while taking stock stays
     descriptors = _raise_descriptor_limit()
     shared = Shared(
         inodes=Inodes(),
@@ -138,9 +140,15 @@ def _hand_over(inherited: Inherited, operations: Operations) -> requests.DeviceW
 
 def _tame_collector() -> None:
     """Nodes and handles are freed by count; what lives long is many and never garbage, so look for cycles rarely."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+
+
+def warm_up() -> None:
+    """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
+    nobody: Any = None
+    create_app(nobody, nobody, nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInfo:
@@ -162,6 +170,7 @@ async def _settle(turns: Turns) -> None:
         await trio.sleep(SETTLE_EVERY_S)
         for turn in turns.live():
             turn.workspace.unsettled.due(time.monotonic() - SETTLE_AFTER_S)
+            turn.workspace.release_numbers()
 
 
 async def _end_on_signal(kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending) -> None:

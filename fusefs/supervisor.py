@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from fusefs import estate
+from fusefs.daemon import warm_up
 from fusefs.inherited import REPLACE, UNMOUNTED, Inherited
 from fusefs.notify import Notifier
 from fusefs.patience import Patience
@@ -72,6 +73,7 @@ def run(settings: Settings, starter: Starter) -> int:
     notifier = Notifier.of_environment(os.environ, os.getpid())
     with caught(CAUGHT) as signals, estate.opened(settings) as (held, predecessor):
         supervisor = Supervisor(settings, held, signals, notifier, starter)
+        warm_up()
         gc.collect()
         gc.freeze()  # what is imported stays shared with the workers
         try:

@@ -1,7 +1,7 @@
 """Files that have lost their last name and are still open: they keep a hidden one, which outlives the daemon."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fusefs import backing
 
@@ -11,6 +11,7 @@ class Orphans:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._aside: set[int] = set()
 
     def take(self, directory: int, name: bytes, nodeid: int) -> None:
         """Move a file in here from under its last name."""
@@ -23,12 +24,21 @@ class Orphans:
     def set_aside(self, directory: int, name: bytes, nodeid: int) -> None:
         """Keep an inode out of use whose number still means another file to the kernel."""
         os.rename(name, b"aside-%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
+        self._aside.add(nodeid)
+
+    def release_aside(self, is_taken: Callable[[int], bool]) -> None:
+        """Give those back to use whose number means nothing to the kernel any more."""
+        for nodeid in [nodeid for nodeid in self._aside if not is_taken(nodeid)]:
+            backing.remove(self._descriptor, b"aside-%d" % nodeid)
+            self._aside.remove(nodeid)
 
     def held(self) -> Iterator[int]:
         """A descriptor of each file in here, the caller's to close."""
         for name in backing.names(self._descriptor):
             if name.isdigit():
                 yield backing.hold(self._descriptor, name)
+            else:
+                self._aside.add(int(name.removeprefix(b"aside-")))
 
     def give_back(self, directory: int, name: bytes, nodeid: int) -> None:
         """Undo `take`."""

@@ -190,16 +190,20 @@ class Workspace(Realm):
     def _take_stock_of(self, directory: WorkspaceDirectory) -> list[WorkspaceDirectory]:
         """Know and charge what lies in a directory; answers the directories in it."""
         here, below = directory.descriptor(), []
+        charged = inodes = 0
         for name in backing.names(here):
-            st = backing.stat_at(here, name)
+            st = os.stat(name, dir_fd=here, follow_symlinks=False)
             entry = self.adopt(st, directory, name)
-            self.account.settle(NAME_BYTES, 0)
+            charged += NAME_BYTES
             if entry.lookups:
                 continue  # another name of a file that was counted
             entry.lookups = UNCOUNTED
-            self.account.settle(backing.charged_bytes(st), 1)
-            if isinstance(entry, WorkspaceDirectory):
+            inodes += 1
+            if isinstance(entry, RegularFile):
+                charged += entry.charged
+            elif isinstance(entry, WorkspaceDirectory):
                 below.append(entry)
+        self.account.settle(charged, inodes)
         return below
 
     def _take_orphan(self, descriptor: int) -> None:
@@ -220,6 +224,10 @@ class Workspace(Realm):
     def number_is_taken(self, nodeid: int) -> bool:
         """Whether an inode's number still means an earlier one to the kernel."""
         return isinstance(self._inodes.known(nodeid), Tombstone)
+
+    def release_numbers(self) -> None:
+        """Give back inodes that were kept out of use only as long as their number was taken."""
+        self.orphans.release_aside(self.number_is_taken)
 
     def admit(self, grown_bytes: int, grown_inodes: int) -> None:
         """Let a growth pass, or raise LimitReached, with no room kept back that is not needed."""
