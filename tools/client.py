@@ -142,10 +142,10 @@ def _explained(socket: Path) -> Iterator[None]:
         raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
     except httpx.TransportError as error:
         cause = _system_error(error)
-        if socket.is_file():
-            raise DaemonUnreachable(f"{socket} is not a socket") from error
         if cause is not None and cause.errno == errno.EACCES:
             raise SocketForbidden(f"no permission for {socket}: only root and the operator group may use it") from error
+        if os.path.isfile(socket):
+            raise DaemonUnreachable(f"{socket} is not a socket") from error
         reason = str(error) if cause is None or cause.errno is None else os.strerror(cause.errno)
         raise DaemonUnreachable(f"no daemon answers at {socket}: {reason}") from error
 

@@ -101,7 +101,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         try:
             entry, st = self._make(name, mode, caller, make)
             assert isinstance(entry, RegularFile)
-            return entry, st, WriteHandle(entry, opened.pop(), caller)
+            return entry, st, WriteHandle(entry, opened.pop(), caller, flags & os.O_ACCMODE)
         finally:
             for descriptor in opened:  # of what could not be given to the caller, or was set aside
                 os.close(descriptor)

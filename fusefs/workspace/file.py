@@ -1,5 +1,6 @@
 """Regular files of a workspace: opening, reading, and the write path with its limits."""
 
+import mmap
 import os
 import stat
 from collections.abc import Callable
@@ -34,9 +35,10 @@ class RegularFile(Entry, WritableFile):
 
     It lies in `pieces` extents at most, `fresh` of them not written back yet; `pending` is what room is kept for
     their index (bytes). `tail` is where the last write ended, so that the next one may go on there; -1 for nowhere.
+    `mappable` counts the handles through which it can be mapped for writing.
     """
 
-    __slots__ = ("charged", "fresh", "life", "opens", "pending", "pieces", "tail")
+    __slots__ = ("charged", "fresh", "life", "mappable", "opens", "pending", "pieces", "tail")
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
         super().__init__(workspace, st, parent, name)
@@ -47,6 +49,7 @@ class RegularFile(Entry, WritableFile):
         self.fresh = 0
         self.pending = 0
         self.tail = -1
+        self.mappable = 0
 
     def open(self) -> "ReadHandle":
         return ReadHandle(self, self.open_backing(os.O_RDONLY))
@@ -54,7 +57,7 @@ class RegularFile(Entry, WritableFile):
     def open_for(self, flags: int, caller: Caller) -> "WriteHandle":
         # O_RDONLY | O_TRUNC truncates, too; the backing file has to be open for writing for that.
         access = flags & os.O_ACCMODE or (os.O_RDWR if flags & os.O_TRUNC else os.O_RDONLY)
-        handle = WriteHandle(self, self.open_backing(access), caller)
+        handle = WriteHandle(self, self.open_backing(access), caller, access)
         if flags & os.O_TRUNC:
             try:
                 self.truncate(handle.descriptor, 0, caller)
@@ -203,13 +206,15 @@ class ReadHandle(Handle):
 
 
 class WriteHandle(ReadHandle, WritableHandle):
-    """A file opened for writing, or for reading and writing. `caller` is who opened it."""
+    """A file opened for writing, or for reading and writing, as `access` says. `caller` is who opened it."""
 
-    __slots__ = ("caller",)
+    __slots__ = ("access", "caller")
 
-    def __init__(self, file: RegularFile, descriptor: int, caller: Caller) -> None:
+    def __init__(self, file: RegularFile, descriptor: int, caller: Caller, access: int) -> None:
         super().__init__(file, descriptor)
         self.caller = caller
+        self.access = access
+        file.mappable += access == os.O_RDWR
 
     def write(self, offset: int, data: bytes) -> int:
         file = self.file
@@ -253,9 +258,22 @@ class WriteHandle(ReadHandle, WritableHandle):
         index = self._growth(offset, 0, goes_on)
         room = workspace.account.room().bytes - index
         count = backing.fitting(self.descriptor, offset, len(data), room, workspace.block)
+        if count < len(data) and self._may_be_pages(offset, len(data)):
+            count = 0
         if not count:
             workspace.account.admit(self._growth(offset, len(data), goes_on), 0)
         return data[:count]
+
+    def _may_be_pages(self, offset: int, length: int) -> bool:
+        """Whether this may be the kernel writing back a mapping, where it takes a short count for a whole one.
+
+        pyfuse3 does not tell (FUSE_WRITE_CACHE); such writes are of whole pages, or up to the end, within the file.
+        """
+        if not self.file.mappable:
+            return False
+        size = os.fstat(self.descriptor).st_size
+        end = offset + length
+        return offset % mmap.PAGESIZE == 0 and (end == size or (end < size and end % mmap.PAGESIZE == 0))
 
     def sync(self, data_only: bool) -> Callable[[], None]:
         return backing.in_thread(self.descriptor, os.fdatasync if data_only else os.fsync)
@@ -266,6 +284,7 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     def release(self) -> None:
         if self.descriptor >= 0:
+            self.file.mappable -= self.access == os.O_RDWR
             self.realm.unsettled.written(self.file)
         super().release()
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import mmap
 import os
 import subprocess
 from collections.abc import Iterator
@@ -76,6 +77,22 @@ def test_a_write_after_a_truncate_is_not_taken_for_a_continued_one(tight: Daemon
         os.sync()
 
         assert turn.walked().bytes <= 4 * MIB
+
+
+def test_what_a_mapping_cannot_store_is_told(tight: Daemon) -> None:
+    """The kernel takes a short answer to its writing back of pages for a whole one: data was lost without a word."""
+    with turn_of(tight, "small") as turn:
+        (turn.workspace / "filler").write_bytes(bytes(700 * 1024))
+        with (turn.workspace / "file").open("w+b", buffering=0) as file:
+            file.truncate(900 * 1024)
+            with mmap.mmap(file.fileno(), 900 * 1024) as view:
+                view[:] = b"x" * len(view)
+                assert outcome(turn.workspace, lambda _: view.flush()) in ("EDQUOT", "EIO")
+                with suppress(OSError):
+                    view.close()
+
+        assert turn.view().refused_count > 0
+        assert turn.charged() == turn.walked()
 
 
 def test_a_failed_rmdir_keeps_nothing_open(tight: Daemon) -> None:

@@ -129,8 +129,9 @@ def test_a_file_is_no_socket(tmp_path: Path) -> None:
 
 
 @unclosed
-def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
-    with Client(tmp_path / ("x" * 108)) as client, pytest.raises(DaemonUnreachable, match="path too long"):
+@pytest.mark.parametrize("length", [108, 300])
+def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path, length: int) -> None:
+    with Client(tmp_path / ("x" * length)) as client, pytest.raises(DaemonUnreachable, match="path too long"):
         client.daemon()
 
 
