@@ -155,7 +155,8 @@ class RegularFile(Entry, WritableFile):
         self.settle(self.attributes())
 
     def needed(self) -> bool:
-        return self.opens > 0
+        # An orphan is open also where a new worker has not come to its handles yet.
+        return self.opens > 0 or self.life is Life.ORPHAN
 
     def attributes(self) -> os.stat_result:
         st = super().attributes()
