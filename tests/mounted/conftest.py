@@ -10,6 +10,7 @@ import pytest
 
 from tests.mounted.compare import Places
 from tests.mounted.harness import Daemon, prepared_daemon, running_daemon
+from tests.mounted.tight import TIGHT
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -21,6 +22,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def daemon() -> Iterator[Daemon]:
     """The daemon that the tests share: roomy limits, never killed."""
     with running_daemon() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tight() -> Iterator[Daemon]:
+    """A daemon whose agents have little room (tests.mounted.tight), for the tests of a module."""
+    with running_daemon(TIGHT) as running:
         yield running
 
 

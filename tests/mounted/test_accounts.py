@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, running_daemon
+from tests.mounted.harness import Daemon
 from tests.mounted.libc import (
     FALLOC_FL_KEEP_SIZE,
     FALLOC_FL_PUNCH_HOLE,
@@ -19,16 +19,10 @@ from tests.mounted.libc import (
     fallocate,
     renameat2,
 )
-from tests.mounted.tight import BLOCK, KIB, TIGHT, Turn, turn_of
+from tests.mounted.tight import BLOCK, KIB, Turn, turn_of
 from tests.mounted.walk import Charge, held_open
 
 Step = Callable[[Path], object]
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 @pytest.fixture

@@ -5,24 +5,15 @@ import errno
 import mmap
 import os
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, running_daemon
-from tests.mounted.tight import BLOCK, MIB, TIGHT, Turn, begin, end, turn_of, turns_of
+from tests.mounted.harness import Daemon
+from tests.mounted.tight import BLOCK, MIB, Turn, begin, end, turn_of, turns_of
 
 FEW = 40
 """Descriptors that a daemon may have more than before, for what it keeps open to be quick."""
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 def descriptors(daemon: Daemon) -> int:

@@ -2,14 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.mounted.harness import Daemon, running_daemon
-from tests.mounted.tight import KIB, SHARE, TIGHT, TURN, Turn, turn_of, turns_of
+from tests.mounted.harness import Daemon
+from tests.mounted.tight import KIB, SHARE, TURN, Turn, turn_of, turns_of
 from tools.client import Client
 
 pytestmark = pytest.mark.needs_root
@@ -21,12 +21,6 @@ class Df(NamedTuple):
     total: int
     used: int
     available: int
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 def df(option: str, *command: str | Path) -> Df:

@@ -4,21 +4,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, running_daemon
+from tests.mounted.harness import Daemon
 from tests.mounted.processes import other_processes
-from tests.mounted.tight import TIGHT, begin, end, scratch_of, soon, turn_of
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
+from tests.mounted.tight import begin, end, scratch_of, soon, turn_of
 
 
 def test_an_ended_turn_is_gone_for_who_still_holds_it(tight: Daemon) -> None:

@@ -10,16 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, prepared_daemon, running_daemon
+from tests.mounted.harness import Daemon, prepared_daemon
 from tests.mounted.tight import KIB, MIB, TIGHT, begin, kill, soon, turn_of, turns_of
 
 FAILED = 1
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 def run(*command: str | Path) -> None:

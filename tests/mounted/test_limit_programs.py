@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounted.harness import Daemon, running_daemon
-from tests.mounted.tight import BLOCK, KIB, TIGHT, TURN, Turn, turn_of
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
+from tests.mounted.harness import Daemon
+from tests.mounted.tight import BLOCK, KIB, TURN, Turn, turn_of
 
 
 @pytest.fixture

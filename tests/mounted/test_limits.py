@@ -9,14 +9,13 @@ import pytest
 
 from policy.limits import Limit, Resource
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, running_daemon
+from tests.mounted.harness import Daemon
 from tests.mounted.libc import RENAME_EXCHANGE, renameat2
 from tests.mounted.tight import (
     BLOCK,
     CROWD,
     KIB,
     SHARE,
-    TIGHT,
     TINY,
     TURN,
     Turn,
@@ -25,12 +24,6 @@ from tests.mounted.tight import (
     turns_of,
     write_until_refused,
 )
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 @pytest.fixture

@@ -14,20 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, running_daemon
+from tests.mounted.harness import Daemon
 from tests.mounted.processes import other_processes
-from tests.mounted.tight import BLOCK, KIB, MIB, TIGHT, Turn, turns_of
+from tests.mounted.tight import BLOCK, KIB, MIB, Turn, turns_of
 from tools.client import Client
 
 WRITERS = 8
 Write = Callable[[Path, int], int]
 """Writes into a workspace as a writer of that number; answers how often it was refused."""
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 def one_big_file(workspace: Path, writer: int) -> int:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,12 +24,6 @@ max_turns_per_org = 2
 id = "small"
 deadline_seconds = 60
 """
-
-
-@pytest.fixture(scope="module")
-def tight() -> Iterator[Daemon]:
-    with running_daemon(TIGHT) as daemon:
-        yield daemon
 
 
 def test_a_turn_begins_with_an_empty_private_workspace(daemon: Daemon) -> None:
