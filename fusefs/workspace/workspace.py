@@ -101,11 +101,13 @@ class Workspace(Realm):
     @contextmanager
     def losing(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Iterator[Entry | None]:
         """While a name is removed: its entry, if known. Settles what the name was charged with, once it is gone."""
+        known = self._inodes.known(st.st_ino)
+        held_before = isinstance(known, Entry) and known.held >= 0
         entry = self._prepare_loss(st, directory, name)
         try:
             yield entry
         except BaseException:
-            if entry is not None:
+            if entry is not None and not held_before:
                 entry.let_go()
             raise
         self._lost(st, entry)
