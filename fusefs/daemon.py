@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 WANTED_DESCRIPTORS = 1 << 20
 CONCURRENT_REQUESTS = 32
 """Requests that may wait for the disk at once; more wait in the kernel."""
-BEAT_EVERY_S = 1.0
 SETTLE_EVERY_S = 5.0
 SETTLE_AFTER_S = 40.0
 """Longer than the kernel keeps a dirty page (vm.dirty_expire_centisecs, 30 s) and its flusher sleeps (5 s)."""
@@ -98,7 +97,7 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
         nursery.start_soon(_settle, turns)
-        nursery.start_soon(_beat, shared.table)
+        nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations)
         nursery.start_soon(_end_on_signal, kernel, waiter, ending)
         _tame_collector()
@@ -116,10 +115,10 @@ class Ending:
         self.replaced = False
 
 
-async def _beat(table: Table) -> None:
+async def _beat(table: Table, every_s: float) -> None:
     while True:
         table.beat()
-        await trio.sleep(BEAT_EVERY_S)
+        await trio.sleep(every_s)
 
 
 def _hand_over(inherited: Inherited, operations: Operations) -> requests.DeviceWaiter:

@@ -52,6 +52,11 @@ class Settings:
     no_resend: bool = False
     hang_seconds: float = HANG_SECONDS
 
+    @property
+    def pulse_seconds(self) -> float:
+        """How often worker and supervisor wake for each other: rarely, since a quiet mount is to cost nothing."""
+        return min(2.0, self.hang_seconds / 4)
+
     def __post_init__(self) -> None:
         check_places(Path(self.mountpoint), self.state, self.socket, self.config)
 

@@ -27,7 +27,6 @@ from policy.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-TICK_S = 1.0
 CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 DONE, FAILED = 0, 1
@@ -167,7 +166,7 @@ class Supervisor:
         """Wait before the next worker; False where the end was asked for meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            _readable([self._signals.descriptor], min(left, TICK_S))
+            _readable([self._signals.descriptor], min(left, self._settings.pulse_seconds))
             for number in self._signals.come():
                 if number is not signal.SIGHUP:
                     return False
@@ -179,7 +178,7 @@ class Supervisor:
         """Return when the worker has ended."""
         while True:
             check = () if self._check is None else (self._check.descriptor,)
-            _readable([self._signals.descriptor, *worker.watched(), *check], TICK_S)
+            _readable([self._signals.descriptor, *worker.watched(), *check], self._settings.pulse_seconds)
             for number in self._signals.come():
                 self._on_signal(worker, number)
             ended = worker.has_ended()
