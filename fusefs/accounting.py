@@ -1,7 +1,8 @@
 """Accounts: what turns, users and scratch hold of their limits, exact after every operation.
 
 Nothing here awaits, locks or calls the system. A request asks `admit` before it changes anything, changes it, and
-tells `settle` what it really took; since no other request runs in between, the totals need no lock.
+tells `settle` what it really took; since no other request runs in between, the totals need no lock. While what an
+earlier daemon has left is still being counted, whatever needs totals raises StillCounting.
 """
 
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fusefs import counting
 from policy.limits import AgentLimits, Bounds, Limit, Resource
 from policy.refusals import LimitReached
 
@@ -33,11 +35,13 @@ class Account:
     """What one turn, user or scratch uses (bytes, inodes), and its bounds.
 
     `pending_bytes` is what the backing filesystem may still take, when it writes back, for what is in use already.
+    `counts` are those under way of what it holds.
     """
 
     __slots__ = (
         "bound_bytes",
         "bound_inodes",
+        "counts",
         "id",
         "limit",
         "peak_bytes",
@@ -55,6 +59,7 @@ class Account:
         self.used_inodes = 0
         self.peak_bytes = 0
         self.pending_bytes = 0
+        self.counts: list[counting.Count] = []
 
     @property
     def kind(self) -> str:
@@ -96,7 +101,7 @@ class Account:
 class TurnAccount(Account):
     """A turn's account, and the user's and the scratch account that its growth is charged to as well."""
 
-    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "user")
+    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "unknown", "user")
 
     def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account) -> None:
         super().__init__(Limit.TURN, key, limits.turn)
@@ -105,6 +110,19 @@ class TurnAccount(Account):
         self.scratch = scratch
         self.refused: deque[Refused] = deque(maxlen=20)
         self.refused_count = 0
+        self.unknown: OSError | None = None
+        """Why what it holds could not be counted."""
+
+    def figures(self) -> dict[str, int]:
+        """Raises StillCounting."""
+        counting.check(self.scratch)
+        return super().figures()
+
+    def give_up(self, error: OSError) -> None:
+        """It cannot be counted, so nothing more fits into it."""
+        if self.unknown is None:
+            self.pending_bytes += counting.UNKNOWN
+        self.unknown = error
 
     @property
     def chain(self) -> tuple[Account, Account, Account]:
@@ -114,10 +132,14 @@ class TurnAccount(Account):
     def admit(self, grown_bytes: int, grown_inodes: int) -> None:
         """Let a growth pass, or raise LimitReached naming the first of turn, user and scratch that it would cross.
 
-        A growth of nothing always passes: what frees space succeeds also at a limit.
+        A growth of nothing always passes: what frees space succeeds also at a limit. Raises StillCounting, and
+        OSError where what the turn holds could not be counted.
         """
         if self.fits(grown_bytes) and grown_inodes <= 0:
             return
+        counting.check(self.scratch)
+        if self.unknown is not None and (grown_bytes > 0 or grown_inodes > 0):
+            raise OSError(self.unknown.errno, f"cannot count what the turn holds: {self.unknown}")
         for account in self.chain:
             refusal = account.refusal(grown_bytes, grown_inodes)
             if refusal is not None:
@@ -150,7 +172,8 @@ class TurnAccount(Account):
             account.pending_bytes += more_bytes
 
     def room(self) -> Totals:
-        """What the tightest of turn, user and scratch leaves; never negative."""
+        """What the tightest of turn, user and scratch leaves; never negative. Raises StillCounting."""
+        counting.check(self.scratch)
         return Totals(
             max(0, min(a.bound_bytes - a.used_bytes - a.pending_bytes for a in self.chain)),
             max(0, min(a.bound_inodes - a.used_inodes for a in self.chain)),
@@ -194,6 +217,8 @@ class Accounts:
     def close_turn(self, account: TurnAccount) -> Totals:
         """Forget an ended turn. Its user has the room back at once; scratch when the returned amount is freed."""
         held = Totals(account.used_bytes, account.used_inodes)
+        if account.unknown is not None:
+            account.pending_bytes -= counting.UNKNOWN
         account.expect(-account.pending_bytes)
         account.user.settle(-held.bytes, -held.inodes)
         del self._turns[account.id]
@@ -208,8 +233,14 @@ class Accounts:
         if not used and scratch.id not in self._kept:
             del self._scratch[scratch.id]
 
+    def counts(self) -> list[counting.Count]:
+        """Those that are under way."""
+        return [count for scratch in self._scratch.values() for count in scratch.counts]
+
     def all(self) -> Iterable[Account]:
-        """Every account, scratch first."""
+        """Every account, scratch first. Raises StillCounting."""
+        for scratch in self._scratch.values():
+            counting.check(scratch)
         yield from self._scratch.values()
         yield from self._users.values()
         yield from self._turns.values()

@@ -28,6 +28,9 @@ class Turns(Protocol):
     def live(self) -> Sequence[views.LiveTurn]:
         """All live turns."""
 
+    async def counted(self) -> None:
+        """Return when all totals are known."""
+
     async def end(self, turn: str) -> TurnRecord:
         """End a live turn."""
 
@@ -87,12 +90,14 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
     @app.get("/v1/turns", tags=["turns"])
     async def list_turns() -> list[TurnView]:
         """All live turns."""
+        await turns.counted()
         mountpoint = daemon_info().mountpoint
         return [views.turn_view(turn, mountpoint) for turn in turns.live()]
 
     @app.get("/v1/turns/{turn}", tags=["turns"])
     async def show_turn(turn: TurnPath) -> TurnView:
         """One live turn; 404 where there was none, 410 where it has ended."""
+        await turns.counted()
         return views.turn_view(await turns.find(turn), daemon_info().mountpoint)
 
     @app.delete("/v1/turns/{turn}", tags=["turns"])
@@ -105,6 +110,7 @@ def _add_inspection(app: FastAPI, turns: Turns, accounts: Accounts, daemon_info:
     @app.get("/v1/usage", tags=["inspection"])
     async def usage(by: By = None) -> list[Account]:
         """What accounts hold of their limits. These are the totals that are enforced; nothing is walked."""
+        await turns.counted()
         return views.accounts(turns.live(), accounts.all(), by)
 
     @app.get("/v1/daemon", tags=["inspection"])

@@ -33,6 +33,7 @@ from fusefs.table import Kind, Table
 from fusefs.turns import Turns
 from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
+from fusefs.workspace.settling import SETTLE_AFTER_S
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,6 @@ WANTED_DESCRIPTORS = 1 << 20
 CONCURRENT_REQUESTS = 32
 """Requests that may wait for the disk at once; more wait in the kernel."""
 SETTLE_EVERY_S = 5.0
-SETTLE_AFTER_S = 40.0
-"""Longer than the kernel keeps a dirty page (vm.dirty_expire_centisecs, 30 s) and its flusher sleeps (5 s)."""
 
 
 Ready = Callable[[DaemonInfo], None]
@@ -87,10 +86,13 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
     async with trio.open_nursery() as nursery:
         turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, nursery)
         marks = list(shared.table.opened(Kind.HELD))
+        inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed)
         for node in status.publish(surfaces.status, operators, turns, accounts, info):
             inodes.add(node)
-        operations.resume()
+        if inherited.resumed:
+            operations.resume()
+            nursery.start_soon(_resume_rest, turns, operations)
         turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
         app = create_app(turns, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
@@ -106,6 +108,11 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
         nursery.cancel_scope.cancel()
     if ending.replaced:
         raise Replaced
+
+
+async def _resume_rest(turns: Turns, operations: Operations) -> None:
+    await turns.counted()
+    operations.resume_rest()
 
 
 class Ending:

@@ -1,5 +1,7 @@
 """What makes a pyfuse3 handler of a method: errors become their errno, and a change in hand is put down.
 
+A method that needs totals which are still being counted is called again once they are known.
+
 A handler that raised anything but FUSEError would end pyfuse3's loop, and with it the whole mount.
 """
 
@@ -11,6 +13,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from pyfuse3 import FUSEError
 
+from fusefs.counting import StillCounting
 from fusefs.repeats import was_applied
 from policy.refusals import Refusal
 
@@ -36,10 +39,14 @@ def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutin
 
     @functools.wraps(method)
     async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        try:
-            return method(*arguments, **named)
-        except Exception as error:
-            raise _refuse(error, method.__name__) from error
+        while True:
+            try:
+                return method(*arguments, **named)
+            except StillCounting as still:
+                counted = still.counted
+            except Exception as error:
+                raise _refuse(error, method.__name__) from error
+            await counted.wait()
 
     return run
 
@@ -70,14 +77,18 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
         async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             operations: Any = arguments[0]
             operation = (method.__name__, *arguments[1 : identified_by + 1])
-            try:
-                left = operations.in_hand.left(operation)
-                if left is not None and was_applied(operations.inodes, left):
-                    return again(*arguments)
-                operations.in_hand.take(operation)
-                return method(*arguments, **named)
-            except Exception as error:
-                raise _refuse(error, method.__name__) from error
+            while True:
+                try:
+                    left = operations.in_hand.left(operation)
+                    if left is not None and was_applied(operations.inodes, left):
+                        return again(*arguments)
+                    operations.in_hand.take(operation)
+                    return method(*arguments, **named)
+                except StillCounting as still:
+                    counted = still.counted
+                except Exception as error:
+                    raise _refuse(error, method.__name__) from error
+                await counted.wait()
 
         return run
 

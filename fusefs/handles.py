@@ -18,8 +18,11 @@ Opened = TypeVar("Opened", Handle, Listing)
 class Handles(Generic[Opened]):
     """Open files, or open directories, by number; each is put down in the table, for the next worker."""
 
-    def __init__(self, kind: table.Kind, remembered: table.Table) -> None:
+    def __init__(self, kind: table.Kind, remembered: table.Table, reopen: Callable[[table.Opened], Opened]) -> None:
         self._opened: dict[int, Opened] = {}
+        self._left: dict[int, table.Opened] = {}
+        self._left_on: dict[int, list[table.Opened]] = {}
+        self._reopen: Callable[[table.Opened], Opened] = reopen
         self._kind = kind
         self._table = remembered
 
@@ -42,29 +45,49 @@ class Handles(Generic[Opened]):
         self._opened[number] = opened
         opened.realm.opened += 1
 
-    def resume(self, reopen: Callable[[table.Opened], Opened]) -> None:
-        """Open again what was open when an earlier worker ended; what cannot be opened is stale from now on."""
-        for remembered in list(self._table.opened(self._kind)):
+    def resume(self) -> None:
+        """Learn what an earlier worker had open; each is opened again when its inode is found again."""
+        for left in self._table.opened(self._kind):
+            self._left[left.number] = left
+            self._left_on.setdefault(left.nodeid, []).append(left)
+
+    def reopen(self, nodeid: int) -> None:
+        """Open again what an earlier worker had open on an inode; what cannot be opened is stale from now on."""
+        for left in self._left_on.pop(nodeid, ()):
+            if self._left.pop(left.number, None) is None:
+                continue  # released meanwhile
             try:
-                self._keep(remembered.number, reopen(remembered))
+                self._keep(left.number, self._reopen(left))
             except (OSError, Refusal) as error:
-                log.warning(
-                    "%s %d of inode %d is stale: %s", self._kind.name, remembered.number, remembered.nodeid, error
-                )
-                self._table.remove(remembered.number)
+                log.warning("%s %d of inode %d is stale: %s", self._kind.name, left.number, left.nodeid, error)
+                self._table.remove(left.number)
+
+    def left_on(self) -> list[int]:
+        """The inodes that an earlier worker had something open on which is not open again."""
+        return list(self._left_on)
 
     def live(self, number: int) -> Opened:
         """The open file of this number. Raises Stale, or TurnEnded."""
         opened = self._opened.get(number)
         if opened is None:
-            raise Stale
+            opened = self._left_open(number)
         if opened.realm.ended:
             raise TurnEnded
+        return opened
+
+    def _left_open(self, number: int) -> Opened:
+        left = self._left.get(number)
+        if left is not None:
+            self.reopen(left.nodeid)
+        opened = self._opened.get(number)
+        if opened is None:
+            raise Stale
         return opened
 
     def release(self, number: int) -> None:
         """The kernel is done with it."""
         self._table.remove(number)
+        self._left.pop(number, None)
         opened = self._opened.pop(number, None)
         if opened is not None:
             opened.realm.opened -= 1

@@ -1,7 +1,8 @@
 """The table of inodes that the kernel knows, by nodeid, with its lookup counts."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from fusefs.nodes import Directory, File, Node, Symlink, WritableDirectory, WritableFile, WritableNode
 from policy.refusals import ReadOnly, Stale, TurnEnded
@@ -10,11 +11,23 @@ UNCOUNTED = 1 << 40
 """Lookups of a node that an earlier worker has counted: the first FORGET takes them all."""
 
 
+class Unseen(Protocol):
+    """A tree that an earlier worker knew, and of which not every inode was found again."""
+
+    def claim(self, nodeid: int) -> Node | None:
+        """Make an inode known whose name was read already. Raises OSError."""
+
+    def seek(self, nodeid: int) -> Node | None:
+        """The same, reading names until it is found, or all are read."""
+
+
 class Inodes:
     """Nodes by nodeid. A node stays until the kernel has forgotten every lookup of it."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
+        self._unseen: list[Unseen] = []
+        self._tell_found: Callable[[int], None] = lambda nodeid: None
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -27,17 +40,51 @@ class Inodes:
         """Make a node known under its nodeid."""
         self._nodes[node.nodeid] = node
 
+    def at_hand(self, nodeid: int) -> Node | None:
+        """The node of this number where it was found already."""
+        return self._nodes.get(nodeid)
+
+    def search(self, unseen: Unseen) -> None:
+        """Look for nodes in a tree, too."""
+        self._unseen.append(unseen)
+
+    def search_no_more(self, unseen: Unseen) -> None:
+        """All of a tree is known."""
+        self._unseen.remove(unseen)
+
     def known(self, nodeid: int) -> Node | None:
         """The node of this number, of a live or an ended turn, or None."""
-        return self._nodes.get(nodeid)
+        node = self._nodes.get(nodeid)
+        return node if node is not None or not self._unseen else self._claimed(nodeid)
+
+    def on_found(self, tell: Callable[[int], None]) -> None:
+        """Have `tell` called with each nodeid that an earlier worker knew, once it is known again."""
+        self._tell_found = tell
+
+    def was_found(self, nodeid: int) -> None:
+        """A node that an earlier worker knew is known again."""
+        self._tell_found(nodeid)
+
+    def _claimed(self, nodeid: int) -> Node | None:
+        for unseen in self._unseen:
+            node = unseen.claim(nodeid)
+            if node is not None:
+                return node
+        return None
+
+    def _sought(self, nodeid: int) -> Node | None:
+        found = self._claimed(nodeid)
+        if found is not None:
+            return found
+        return next((node for unseen in self._unseen if (node := unseen.seek(nodeid)) is not None), None)
 
     def discard(self, nodeid: int) -> None:
         """Make a node unknown."""
         self._nodes.pop(nodeid, None)
 
     def forget(self, nodeid: int, count: int) -> None:
-        """The kernel drops `count` lookups of a nodeid."""
-        node = self._nodes.get(nodeid)
+        """The kernel drops `count` lookups of a nodeid. Raises OSError where it cannot be found again."""
+        node = self._nodes.get(nodeid) or self._sought(nodeid)
         if node is None:
             return
         if count and node.lookups >= UNCOUNTED:
@@ -48,7 +95,7 @@ class Inodes:
 
     def live(self, nodeid: int) -> Node:
         """The node of this number. Raises Stale where there is none, TurnEnded where its turn has ended."""
-        node = self._nodes.get(nodeid)
+        node = self._nodes.get(nodeid) or self._sought(nodeid)
         if node is None:
             raise Stale
         if node.realm.ended:

@@ -60,22 +60,39 @@ class Operations(pyfuse3.Operations):
 
     def __init__(self, inodes: Inodes, remembered: Table, in_hand: InHand, space: Space) -> None:
         super().__init__()
-        self.files: Handles[Handle] = Handles(Kind.FILE, remembered)
-        self.listings: Handles[Listing] = Handles(Kind.DIRECTORY, remembered)
+        self.files: Handles[Handle] = Handles(Kind.FILE, remembered, self._reopened)
+        self.listings: Handles[Listing] = Handles(Kind.DIRECTORY, remembered, self._listed_again)
         self.inodes = inodes
         self.in_hand = in_hand
         self._space = space
 
     def resume(self) -> None:
-        """Open again what the kernel has open from an earlier worker."""
-        self.files.resume(self._reopened)
-        self.listings.resume(lambda opened: self.inodes.directory(opened.nodeid).listing())
+        """Take over what the kernel has open from an earlier worker, as far as its inodes are at hand."""
+        for handles in (self.files, self.listings):
+            handles.resume()
+            for nodeid in handles.left_on():
+                if self.inodes.at_hand(nodeid) is not None:
+                    handles.reopen(nodeid)
+
+    def resume_rest(self) -> None:
+        """All that is there was found: what is still left is stale."""
+        for handles in (self.files, self.listings):
+            for nodeid in handles.left_on():
+                handles.reopen(nodeid)
+
+    def found_again(self, nodeid: int) -> None:
+        """An inode that an earlier worker knew is known again: open again what the kernel has open on it."""
+        self.files.reopen(nodeid)
+        self.listings.reopen(nodeid)
 
     def _reopened(self, opened: Opened) -> Handle:
         flags = opened.flags & ~os.O_TRUNC
         if flags & _WRITING:
             return self.inodes.writable_file(opened.nodeid).open_for(flags, opened)
         return self.inodes.file(opened.nodeid).open()
+
+    def _listed_again(self, opened: Opened) -> Listing:
+        return self.inodes.directory(opened.nodeid).listing()
 
     def _found(self, node: Node, st: Attributes) -> EntryAttributes:
         """Answer with an entry, which the kernel counts as a lookup of its node."""

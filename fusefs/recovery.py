@@ -1,11 +1,63 @@
-"""Totals from the tree: what a workspace holds, found by walking it, once, when the daemon starts."""
+"""What an earlier daemon or worker has left, counted while the mount is served."""
 
 import os
 import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import trio
 
 from fusefs import backing
 from fusefs.accounting import Totals
+from fusefs.workspace import Stocktaking
 from policy.limits import NAME_BYTES
+
+SLICE_S = 0.002
+"""How long stock is taken at a time; requests wait as long."""
+BATCH = 32
+"""Inodes that are looked at between two looks at the clock."""
+COLD_S = 50e-6
+"""An inode that took longer came from the disk, or there is no processor to be had."""
+AHEAD = 256
+"""Inodes of a cold tree that are read from the disk beforehand, off the loop."""
+
+
+async def take_stock(stocktaking: Stocktaking) -> None:
+    """Take stock of the rest of a live turn's workspace, a little at a time."""
+    while not stocktaking.is_done:
+        if _take_slice(stocktaking) > COLD_S:
+            await trio.to_thread.run_sync(_read_ahead, stocktaking.upcoming(AHEAD))
+        await trio.lowlevel.checkpoint()
+    stocktaking.finish()
+
+
+def _take_slice(stocktaking: Stocktaking) -> float:
+    """Answers how long an inode took (seconds)."""
+    begun = now = time.monotonic()
+    batches = 0
+    while now < begun + SLICE_S and not stocktaking.is_done:
+        stocktaking.look(BATCH)
+        batches += 1
+        now = time.monotonic()
+    return (now - begun) / (batches * BATCH)
+
+
+def _read_ahead(places: list[tuple[int, bytes]]) -> None:
+    for directory, name in places:
+        with suppress(OSError):  # whoever needs it hears of it
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+
+def measure_tree(tree: Path) -> Totals:
+    """The charge of everything in an ended turn's tree. Raises OSError."""
+    descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return measure(descriptor)
+    except FileNotFoundError:  # an earlier worker's `rm` is still at it
+        return Totals(0, 0)
+    finally:
+        os.close(descriptor)
 
 
 class _Tally:

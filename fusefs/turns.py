@@ -11,12 +11,14 @@ from pathlib import Path
 import trio
 
 from fusefs.accounting import Account, Accounts, Totals, TurnAccount
+from fusefs.counting import Count
+from fusefs.inodes import UNCOUNTED
 from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.messages import BeginTurn
-from fusefs.recovery import measure
+from fusefs.recovery import measure_tree, take_stock
 from fusefs.surfaces import Surfaces
-from fusefs.workspace import Workspace
+from fusefs.workspace import Stocktaking, Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
 from policy.refusals import NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
@@ -33,6 +35,7 @@ class Turn:
 
     record: TurnRecord
     workspace: Workspace
+    stocktaking: Stocktaking
     has_outbox: bool
 
     @property
@@ -106,7 +109,9 @@ class Turns:
             self._check_tenancy(request.org)
             record = _record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
-            return self._take_up(record)
+            turn = self._take_up(record, lookups=0)
+            turn.stocktaking.finish()
+            return turn
 
     def _check_tenancy(self, org: str) -> None:
         settings = self._deployment.fusefs
@@ -130,6 +135,7 @@ class Turns:
         """
         async with self._changing:
             ending = await self._find_or_explain(turn)
+            await ending.stocktaking.finished()
             record = replace(ending.record, ended_at=time.time())
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
@@ -174,7 +180,12 @@ class Turns:
         for record in self._journal.live():
             if record.key in trees:
                 trees.discard(record.key)
-                self._take_up(record, resumed=resumed)
+                turn = self._take_up(record, lookups=UNCOUNTED if resumed else 0)
+                if resumed:
+                    turn.workspace.take_orphans()
+                else:
+                    turn.workspace.orphans.clear()
+                self._nursery.start_soon(take_stock, turn.stocktaking)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
                 self._journal.end(record.key, time.time())
@@ -183,19 +194,18 @@ class Turns:
         for tree in self._layout.leftovers():
             self._sweep(tree)
 
-    def _take_up(self, record: TurnRecord, *, resumed: bool = False) -> Turn:
+    def _take_up(self, record: TurnRecord, *, lookups: int) -> Turn:
         agent = self._agent(record.agent)
         account = self._accounts.open_turn(record.key, record.agent, record.user, agent.limits)
         work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
         workspace = self._surfaces.open(record, work, orphans, account)
-        if resumed:
-            workspace.take_stock()
-        else:
-            workspace.orphans.clear()
-            held = measure(workspace.root.descriptor())
-            account.settle(held.bytes, held.inodes)
-        turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox)
+        turn = self._live[record.key] = Turn(record, workspace, Stocktaking(workspace, lookups), agent.has_outbox)
         return turn
+
+    async def counted(self) -> None:
+        """Return when all totals are known: nothing that an earlier daemon has left is still to be counted."""
+        while counts := self._accounts.counts():
+            await counts[0].done.wait()
 
     def sweep_orphans(self) -> None:
         """Remove files without a name that nobody has open any more."""
@@ -210,17 +220,16 @@ class Turns:
             return Agent(id=agent)
 
     def _sweep(self, tree: Path) -> None:
+        """Remove what an earlier daemon has left of an ended turn; scratch is charged with it until then."""
         agent = self._agent(keys.agent_of(tree.name))
-        descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            held = measure(descriptor)
-        except FileNotFoundError:  # an earlier worker's `rm` is still at it
-            held = Totals(0, 0)
-        finally:
-            os.close(descriptor)
         scratch = self._accounts.scratch_of(agent.id, agent.limits)
+        self._nursery.start_soon(self._count_and_remove, tree, scratch, Count(scratch))
+
+    async def _count_and_remove(self, tree: Path, scratch: Account, count: Count) -> None:
+        held = await trio.to_thread.run_sync(measure_tree, tree)
         scratch.settle(held.bytes, held.inodes)
-        self._nursery.start_soon(self._remove, tree, scratch, held)
+        count.finish()
+        await self._remove(tree, scratch, held)
 
 
 async def _removed(tree: Path) -> bool:

@@ -78,6 +78,9 @@ class FakeTurns:
         """All of them."""
         return list(self._live.values())
 
+    async def counted(self) -> None:
+        """They always are."""
+
     async def end(self, turn: str) -> TurnRecord:
         """End one."""
         return replace(self.known(turn).record, ended_at=1_700_000_100.0)

@@ -164,6 +164,10 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         here, there = self.realm.descriptors.pair(self, directory)
         st = backing.stat_at(here, name)
         replaced = backing.stat_if_there(there, new_name)
+        for moving in (st, replaced):
+            if moving is not None:
+                self.realm.inodes.known(moving.st_ino)  # found again by its old name, if it has to be
+        here, there = self.realm.descriptors.pair(self, directory)
         if flags & backing.RENAME_EXCHANGE:
             backing.exchange(here, name, there, new_name)
             self.realm.moved(st, self, name, directory, new_name)

@@ -91,6 +91,12 @@ class RegularFile(Entry, WritableFile):
         self._expect(index_bytes(self.pieces, self.fresh, self.realm.block))
         self.realm.unsettled.written(self)
 
+    def written_by_another(self) -> None:
+        """An earlier worker has written it lately, nobody knows how: in pieces of a block each, none written back."""
+        self.fresh = self.pieces
+        self.realm.unsettled.written(self)
+        self._expect(index_bytes(self.pieces, self.fresh, self.realm.block))
+
     def _expect(self, pending: int) -> None:
         if pending != self.pending:
             self.realm.account.expect(pending - self.pending)
@@ -255,6 +261,7 @@ class WriteHandle(ReadHandle, WritableHandle):
     def _what_fits(self, offset: int, data: bytes, goes_on: bool) -> bytes:
         """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
         workspace = self.file.realm
+        workspace.account.room()  # while that is not known, there is nothing to be found out
         workspace.unsettled.write_back()
         index = self._growth(offset, 0, goes_on)
         room = workspace.account.room().bytes - index

@@ -7,6 +7,8 @@ import time
 
 from fusefs.workspace.file import Life, RegularFile
 
+SETTLE_AFTER_S = 40.0
+"""Longer than the kernel keeps a dirty page (vm.dirty_expire_centisecs, 30 s) and its flusher sleeps (5 s)."""
 _INLINE_BLOCKS = 4  # that many extents lie in an ext4 inode itself; a file of no more blocks never needs another
 
 

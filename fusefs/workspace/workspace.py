@@ -66,23 +66,23 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
-        self._inodes = shared.inodes
+        self.inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
         self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
         self.root.open_descriptor = descriptor
-        self._inodes.add(self.root)
+        self.inodes.add(self.root)
 
     def adopt(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
         """The entry of an inode that was found under a name."""
-        entry = self._inodes.known(st.st_ino)
+        entry = self.inodes.known(st.st_ino)
         if entry is None or isinstance(entry, Tombstone):
             made = _KINDS.get(stat.S_IFMT(st.st_mode), Special)(self, st, parent, name)
             if entry is not None:  # it has one more name than was known, so it is there still
                 made.lookups = entry.lookups
                 entry.unused()
-            self._inodes.add(made)
+            self.inodes.add(made)
             return made
         assert isinstance(entry, Entry)
         if entry.name != name or entry.parent is not parent:
@@ -101,7 +101,7 @@ class Workspace(Realm):
     @contextmanager
     def losing(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Iterator[Entry | None]:
         """While a name is removed: its entry, if known. Settles what the name was charged with, once it is gone."""
-        known = self._inodes.known(st.st_ino)
+        known = self.inodes.known(st.st_ino)
         held_before = isinstance(known, Entry) and known.held >= 0
         entry = self._prepare_loss(st, directory, name)
         try:
@@ -114,7 +114,7 @@ class Workspace(Realm):
 
     def _prepare_loss(self, st: os.stat_result, directory: WorkspaceDirectory, name: bytes) -> Entry | None:
         """See to it that an inode can be reached without a name that is about to go."""
-        entry = self._inodes.known(st.st_ino)
+        entry = self.inodes.known(st.st_ino)
         if not isinstance(entry, Entry):
             return None
         others = self._other_names.get(entry.nodeid)
@@ -153,7 +153,7 @@ class Workspace(Realm):
         new_name: bytes,
     ) -> None:
         """An inode has another name now."""
-        entry = self._inodes.known(st.st_ino)
+        entry = self.inodes.known(st.st_ino)
         if not isinstance(entry, Entry):
             return
         if entry.parent is directory and entry.name == name:
@@ -168,7 +168,7 @@ class Workspace(Realm):
     def drop(self, entry: Entry) -> None:
         """Make an entry unknown that the kernel has forgotten, and directories above it that were kept only for it."""
         while entry.lookups <= 0 and not entry.needed():
-            self._inodes.discard(entry.nodeid)
+            self.inodes.discard(entry.nodeid)
             for parent, _ in self._other_names.pop(entry.nodeid, ()):
                 parent.lose_child()
             if isinstance(entry, RegularFile):
@@ -179,53 +179,29 @@ class Workspace(Realm):
             entry = entry.parent
             entry.children -= 1
 
-    def take_stock(self) -> None:
-        """Know and charge every inode of the tree: an earlier worker of this session has told the kernel of them."""
-        directories = [self.root]
-        while directories:
-            directory = directories.pop()
-            with backing.permitted(directory.descriptor()):
-                directories += self._take_stock_of(directory)
+    def take_orphans(self) -> None:
+        """Know and charge the files without a name that an earlier worker of this session had open."""
         for descriptor in self.orphans.held():
             self._take_orphan(descriptor)
-
-    def _take_stock_of(self, directory: WorkspaceDirectory) -> list[WorkspaceDirectory]:
-        """Know and charge what lies in a directory; answers the directories in it."""
-        here, below = directory.descriptor(), []
-        charged = inodes = 0
-        for name in backing.names(here):
-            st = os.stat(name, dir_fd=here, follow_symlinks=False)
-            entry = self.adopt(st, directory, name)
-            charged += NAME_BYTES
-            if entry.lookups:
-                continue  # another name of a file that was counted
-            entry.lookups = UNCOUNTED
-            inodes += 1
-            if isinstance(entry, RegularFile):
-                charged += entry.charged
-            elif isinstance(entry, WorkspaceDirectory):
-                below.append(entry)
-        self.account.settle(charged, inodes)
-        return below
 
     def _take_orphan(self, descriptor: int) -> None:
         file = RegularFile(self, os.fstat(descriptor), self.root, b"")
         file.lookups = UNCOUNTED
         file.life = Life.ORPHAN
         file.held_by(descriptor)
-        self._inodes.add(file)
+        self.inodes.add(file)
         self.account.settle(file.charged, 1)
 
     def sweep_orphans(self) -> None:
         """Remove orphans that turned out to be open no more."""
-        for node in self._inodes:
+        for node in self.inodes:
             if node.realm is self and isinstance(node, RegularFile) and node.life is Life.ORPHAN and not node.opens:
                 self.orphans.remove(node.nodeid)
                 node.unlinked()
 
     def number_is_taken(self, nodeid: int) -> bool:
         """Whether an inode's number still means an earlier one to the kernel."""
-        return isinstance(self._inodes.known(nodeid), Tombstone)
+        return isinstance(self.inodes.known(nodeid), Tombstone)
 
     def release_numbers(self) -> None:
         """Give back inodes that were kept out of use only as long as their number was taken."""
@@ -270,17 +246,17 @@ class Workspace(Realm):
 
         The turn has ended and its tree is about to be removed: their numbers will be free.
         """
-        known = [node for node in self._inodes if node.realm is self and isinstance(node, Entry)]
+        known = [node for node in self.inodes if node.realm is self and isinstance(node, Entry)]
         for entry in known[:at_most]:
             if entry is not self.root:
                 self._bury(entry)
         return len(known) <= at_most
 
     def _bury(self, entry: Entry) -> None:
-        self._inodes.discard(entry.nodeid)
+        self.inodes.discard(entry.nodeid)
         entry.close()
         if entry.lookups > 0:
-            bury(self._inodes, self.table, entry.nodeid, entry.lookups)
+            bury(self.inodes, self.table, entry.nodeid, entry.lookups)
 
     def close(self) -> None:
         """Let go of the backing directory once the kernel has forgotten it; the turn has ended and its tree is gone.

@@ -1,0 +1,171 @@
+"""Taking stock of what an earlier daemon or worker has left in a workspace, while it is served.
+
+It takes two steps. The names in a directory are read, which is quick and tells the inode numbers; then each inode is
+looked at, made known and charged. The second step is done in the background, and first for what the kernel asks for.
+A directory becomes known only together with the names in it, so that nothing is made, moved or removed in one that
+has not been read.
+"""
+
+import errno
+import logging
+import os
+import stat
+import time
+from collections import deque
+
+from fusefs import backing
+from fusefs.counting import Count
+from fusefs.tombstones import Tombstone
+from fusefs.workspace.directory import WorkspaceDirectory
+from fusefs.workspace.entry import Entry
+from fusefs.workspace.file import RegularFile
+from fusefs.workspace.settling import SETTLE_AFTER_S
+from fusefs.workspace.workspace import Workspace
+from policy.limits import NAME_BYTES
+
+log = logging.getLogger(__name__)
+
+Place = tuple[WorkspaceDirectory, bytes]
+
+
+class Stocktaking:
+    """One workspace's. `lookups` is what the kernel may hold of each inode in it: none, or an unknown number."""
+
+    def __init__(self, workspace: Workspace, lookups: int) -> None:
+        self._workspace = workspace
+        self._lookups = lookups
+        self._places: dict[int, list[Place]] = {}
+        self._directories: deque[int] = deque()
+        self._others: deque[int] = deque()
+        self._linked: set[int] = set()
+        self._count = Count(workspace.account.scratch)
+        self._failure: OSError | None = None
+        workspace.inodes.search(self)
+        self._try_to_read(workspace.root, b".")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was looked at."""
+        return not self._directories and not self._others
+
+    def claim(self, nodeid: int) -> Entry | None:
+        """Make an inode known, and charge it, whose name was read and that was not looked at. Raises OSError."""
+        places = self._places.pop(nodeid, None)
+        if places is None:
+            return None
+        try:
+            return self._look(nodeid, places)
+        except OSError:
+            self._places[nodeid] = places  # whoever asks next may have more luck
+            raise
+
+    def seek(self, nodeid: int) -> Entry | None:
+        """The same, reading names until it is found, or there are no more. Raises OSError."""
+        while self._directories and nodeid not in self._places:
+            self._try(self._directories.popleft())
+        return self.claim(nodeid)
+
+    def upcoming(self, at_most: int) -> list[tuple[int, bytes]]:
+        """A directory descriptor and a name for each of the next inodes: who looks at them warms the cache."""
+        queue = self._others or self._directories
+        numbers = (queue[position] for position in range(min(at_most, len(queue))))
+        places = (self._places[number][0] for number in numbers if number in self._places)
+        return [(directory.open_descriptor, name) for directory, name in places if directory.open_descriptor >= 0]
+
+    def look(self, at_most: int) -> None:
+        """Look at so many inodes more."""
+        for _ in range(at_most):
+            queue = self._others or self._directories
+            if not queue:
+                return
+            self._try(queue.popleft())
+
+    def finish(self) -> None:
+        """Look at the rest; what could not be read stays so, and nothing more fits into its workspace."""
+        while not self.is_done:
+            self.look(1000)
+        workspace = self._workspace
+        if self._failure is None:
+            workspace.inodes.search_no_more(self)
+        else:
+            workspace.account.give_up(self._failure)
+        self._count.finish()
+
+    async def finished(self) -> None:
+        """Return when all is charged."""
+        await self._count.done.wait()
+
+    def _try(self, nodeid: int) -> None:
+        try:
+            entry = self.claim(nodeid)
+        except OSError as error:
+            self._fail(error, self._places[nodeid][0][1])
+            return
+        if entry is not None and entry.lookups <= 0:
+            self._workspace.drop(entry)
+
+    def _try_to_read(self, directory: WorkspaceDirectory, name: bytes) -> None:
+        try:
+            self._register(directory, backing.numbered_names(directory.descriptor(), name))
+        except OSError as error:
+            self._fail(error, name)
+
+    def _fail(self, error: OSError, name: bytes) -> None:
+        if self._failure is None:
+            turn = self._workspace.turn
+            log.error("turn %s: cannot read %r: %s: what it holds is not known, so it may not grow", turn, name, error)
+        self._failure = error if error.errno else OSError(errno.EIO, str(error))
+
+    def _look(self, nodeid: int, places: list[Place]) -> Entry | None:
+        entry = None
+        for directory, name in places:
+            try:
+                st, inside = _look_at(directory.descriptor(), name)
+            except FileNotFoundError:  # another name of it was removed meanwhile
+                continue
+            if st.st_ino != nodeid:
+                continue
+            entry = self._workspace.adopt(st, directory, name)
+            if nodeid not in self._linked:
+                self._charge(entry, st)
+                if isinstance(entry, WorkspaceDirectory):
+                    self._register(entry, inside)
+                elif st.st_nlink > 1:
+                    self._linked.add(nodeid)
+        for directory, _ in places:
+            directory.lose_child()  # what its place in here was
+        if entry is not None and self._lookups:
+            self._workspace.inodes.was_found(nodeid)
+        return entry
+
+    def _charge(self, entry: Entry, st: os.stat_result) -> None:
+        entry.lookups = max(entry.lookups, self._lookups)
+        content = 0
+        if isinstance(entry, RegularFile):
+            content = entry.charged
+            if time.time() - st.st_ctime < SETTLE_AFTER_S:
+                entry.written_by_another()
+        self._workspace.account.settle(content, 1)
+
+    def _register(self, directory: WorkspaceDirectory, inside: list[backing.Numbered]) -> None:
+        """The names in a directory were read: charge them; their inodes can be claimed now."""
+        for name, number, is_directory in inside:
+            self._places.setdefault(number, []).append((directory, name))
+            (self._directories if is_directory else self._others).append(number)
+        directory.children += len(inside)
+        self._workspace.account.settle(NAME_BYTES * len(inside), 0)
+        for _, number, _ in inside:
+            if isinstance(
+                self._workspace.inodes.at_hand(number), Tombstone
+            ):  # its name did not go after all, or not its last one
+                self._try(number)
+
+
+def _look_at(directory: int, name: bytes) -> tuple[os.stat_result, list[backing.Numbered]]:
+    """An inode by its name, and what lies in it where it is a directory. Raises OSError."""
+    try:
+        st = backing.stat_at(directory, name)
+    except PermissionError:
+        with backing.permitted(directory):
+            st = backing.stat_at(directory, name)
+    return st, backing.numbered_names(directory, name) if stat.S_ISDIR(st.st_mode) else []
