@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -12,16 +13,25 @@ from policy.refusals import Refusal, Stale, TurnEnded
 
 log = logging.getLogger(__name__)
 
+RESENT_WITHIN_S = 2.0
+"""How long after a worker's start an opening may be one that was sent again: these are the first that it reads."""
+
 Opened = TypeVar("Opened", Handle, Listing)
 
 
 class Handles(Generic[Opened]):
-    """Open files, or open directories, by number; each is put down in the table, for the next worker."""
+    """Open files, or open directories, by number; each is put down in the table, for the next worker.
+
+    What a worker had opened without telling the kernel its number before it ended, is opened again when the request
+    is sent again. Then the first number means nothing to anybody, and is released.
+    """
 
     def __init__(self, kind: table.Kind, remembered: table.Table) -> None:
         self._opened: dict[int, Opened] = {}
         self._kind = kind
         self._table = remembered
+        self._untold: table.Opened | None = None
+        self._until = 0.0
 
     def __len__(self) -> int:
         return len(self._opened)
@@ -36,7 +46,16 @@ class Handles(Generic[Opened]):
             opened.release()
             raise
         self._keep(number, opened)
+        if self._untold is not None:
+            self._replace_untold(self._untold, (nodeid, flags, caller.uid, caller.gid, caller.pid))
         return number
+
+    def _replace_untold(self, untold: table.Opened, request: tuple[int, ...]) -> None:
+        if time.monotonic() > self._until:
+            self._untold = None
+        elif request == (untold.nodeid, untold.flags, untold.uid, untold.gid, untold.pid):
+            self._untold = None
+            self.release(untold.number)
 
     def _keep(self, number: int, opened: Opened) -> None:
         self._opened[number] = opened
@@ -44,7 +63,11 @@ class Handles(Generic[Opened]):
 
     def resume(self, reopen: Callable[[table.Opened], Opened]) -> None:
         """Open again what was open when an earlier worker ended; what cannot be opened is stale from now on."""
+        untold = self._table.untold()
+        self._until = time.monotonic() + RESENT_WITHIN_S
         for remembered in list(self._table.opened(self._kind)):
+            if remembered.number == untold:
+                self._untold = remembered
             try:
                 self._keep(remembered.number, reopen(remembered))
             except (OSError, Refusal) as error:

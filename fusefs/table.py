@@ -30,6 +30,8 @@ _MARK = struct.Struct("<I")
 _IDENTITY_AT = 24
 _IDENTITY = struct.Struct("<6sH")  # what this is, and its layout
 _FUSEFS = b"fusefs"
+_UNTOLD_AT = 32
+_UNTOLD = struct.Struct("<Q")  # the number of what was opened last (0: none), until the kernel has it
 _SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kind, serial
 _SLOTS_AT = 4096
 _INDEX_BITS = SLOTS.bit_length() - 1
@@ -79,6 +81,7 @@ class Table:
         self.descriptor = descriptor
         check_layout(_layout_of(descriptor))
         self._memory = mmap.mmap(descriptor, _SIZE)
+        self._telling = self.untold() != 0
         (self._mark,) = _MARK.unpack_from(self._memory, _MARK_AT)
         self._free = [index for index in range(self._mark) if not self._slot(index)[0]]
 
@@ -130,8 +133,23 @@ class Table:
             raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
         at = _SLOTS_AT + index * _SLOT.size
         serial = (_SLOT.unpack_from(self._memory, at)[6] + 1) & 0xFFFFFFFF
+        number = int(serial) << _INDEX_BITS | index
+        if kind is not Kind.HELD:  # before the slot: never a slot that nobody was told of, and nobody knows it
+            _UNTOLD.pack_into(self._memory, _UNTOLD_AT, number)
+            self._telling = True
         _SLOT.pack_into(self._memory, at, nodeid, flags, uid, gid, pid, kind, serial)
-        return int(serial) << _INDEX_BITS | index
+        return number
+
+    def told(self) -> None:
+        """The kernel has been told the number of what was opened last."""
+        if self._telling:
+            _UNTOLD.pack_into(self._memory, _UNTOLD_AT, 0)
+            self._telling = False
+
+    def untold(self) -> int:
+        """The number of what was opened last, where a worker ended before it was seen to have told it; else 0."""
+        (number,) = _UNTOLD.unpack_from(self._memory, _UNTOLD_AT)
+        return int(number)
 
     def remove(self, number: int) -> None:
         """Forget something open."""
