@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fusefs.settings import HANG_SECONDS, ImpossiblePlace, Settings
 from fusefs.supervisor import run
+from fusefs.table import check_layout
 from fusefs.worker import KNOWN_FAILURES
 from policy.deployment import Deployment, parse_deployment
 from policy.refusals import InvalidDeployment
@@ -54,7 +55,10 @@ def main() -> int:
     starter = Starter(arguments.ready_fd, arguments.mountpoint)
     try:
         settings = _settings(arguments)
-        return 0 if arguments.check else run(settings, starter)
+        if arguments.check is None:
+            return run(settings, starter)
+        check_layout(arguments.check)  # of the one that asks
+        return 0
     except (InvalidDeployment, UnreadableConfig, ImpossiblePlace) as error:
         return _failed(arguments, starter, error, INVALID)
     except KNOWN_FAILURES as error:
@@ -69,7 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--no-resend", action="store_true", help="as on kernels before 6.9, which cannot resend")
     parser.add_argument("--hang-seconds", type=float, default=HANG_SECONDS, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help="tell whether this would start, and mount nothing")
+    parser.add_argument("--check", type=int, metavar="LAYOUT", help="tell whether this could take over such a table")
     parser.add_argument("--ready-fd", type=int, help="where one line of JSON tells that the mount answers, or why not")
     return parser.parse_args()
 
@@ -99,7 +103,7 @@ def _deployment(config: Path | None) -> Deployment:
 
 
 def _failed(arguments: argparse.Namespace, starter: Starter, error: Exception, status: int) -> int:
-    if arguments.check:
+    if arguments.check is not None:
         print(error, file=sys.stderr)
     else:
         log.error("%s", error)

@@ -100,7 +100,7 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
         ending = Ending()
         nursery.start_soon(_settle, turns)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
-        waiter = _hand_over(inherited, operations)
+        waiter = _hand_over(inherited, operations, shared.table)
         nursery.start_soon(_end_on_signal, kernel, waiter, ending)
         _tame_collector()
         ready(info())
@@ -128,7 +128,7 @@ async def _beat(table: Table, every_s: float) -> None:
         await trio.sleep(every_s)
 
 
-def _hand_over(inherited: Inherited, operations: Operations) -> requests.DeviceWaiter:
+def _hand_over(inherited: Inherited, operations: Operations, table: Table) -> requests.DeviceWaiter:
     """Let pyfuse3 serve the session that the supervisor has begun; answers what waits for its requests."""
     handover = session.Handover()
     device = inherited.kernel.device
@@ -138,7 +138,7 @@ def _hand_over(inherited: Inherited, operations: Operations) -> requests.DeviceW
         if inherited.resumed and inherited.kernel.resends:
             session.ask_again(device)
 
-    waiter = requests.DeviceWaiter(adopt)
+    waiter = requests.DeviceWaiter(adopt, table.told)
     vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait)
     pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
     return waiter

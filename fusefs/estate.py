@@ -11,14 +11,14 @@ import os
 import select
 import socket
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from fusefs import mounts, session
 from fusefs.control_socket import adopted, listening
 from fusefs.layout import Layout
 from fusefs.settings import Settings
-from fusefs.table import Table
+from fusefs.table import OtherLayout, Table
 
 log = logging.getLogger(__name__)
 
@@ -95,31 +95,40 @@ class Predecessor(NamedTuple):
 def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
     """What a supervisor before this one has handed on, or all of it anew. At the end the mount is gone.
 
-    Raises StateUnusable, SocketUnusable, SessionError.
+    Raises StateUnusable, SocketUnusable, SessionError; OtherLayout where a worker serves that cannot be taken over.
     """
     handed = _handed_on()
     worker = handed.pop("worker", None)
+    table = _table_of(handed, worker)
     layout = Layout(settings.state)
     with ExitStack() as stack:
         lock = handed.pop("lock") if "lock" in handed else layout.lock()
         stack.callback(os.close, lock)
         facts = _facts_of(handed)
-        kernel = None if facts is None else _still_mounted(handed["device"], facts, settings)
-        if facts is None or kernel is None:
+        kernel = (
+            None if facts is None else _still_mounted(handed["device"], facts, settings, readable=table is not None)
+        )
+        listener = stack.enter_context(_listener(handed.pop("listener", None), settings))
+        if facts is None or kernel is None or table is None:
             for descriptor in handed.values():
                 os.close(descriptor)
-            estate = _made_anew(settings, lock, stack)
+            estate = _made_anew(settings, listener, lock)
             predecessor = None
         else:
-            listener = stack.enter_context(adopted(handed["listener"], settings.socket, settings.operators))
-            estate = Estate(kernel, listener, Table(handed["table"]), handed["facts"], lock)
+            estate = Estate(kernel, listener, table, handed["facts"], lock)
             predecessor = Predecessor(facts["restarts"], worker)
         stack.callback(estate.end_session)
         yield estate, predecessor
 
 
-def _made_anew(settings: Settings, lock: int, stack: ExitStack) -> Estate:
-    listener = stack.enter_context(listening(settings.socket, settings.operators))
+def _listener(handed: int | None, settings: Settings) -> AbstractContextManager[socket.socket]:
+    """The control socket; one that was handed on is taken up even for a new mount: who has kept it, listens."""
+    if handed is None:
+        return listening(settings.socket, settings.operators)
+    return adopted(handed, settings.socket, settings.operators)
+
+
+def _made_anew(settings: Settings, listener: socket.socket, lock: int) -> Estate:
     kernel = session.start(settings.mountpoint, settings.without)
     return Estate(kernel, listener, Table.create(), os.memfd_create("fusefs-facts", os.MFD_CLOEXEC), lock)
 
@@ -147,6 +156,23 @@ def _handed_on() -> dict[str, int]:
     return handed
 
 
+def _table_of(handed: Mapping[str, int], worker: int | None) -> Table | None:
+    """The table that was handed on; None where there is none, or none that can be read.
+
+    Raises OtherLayout where a worker serves with it: that one had better go on alone.
+    """
+    if "table" not in handed:
+        return None
+    try:
+        return Table(handed["table"])
+    except OtherLayout as error:
+        if worker is not None:
+            log.error("worker %d goes on alone, without a supervisor", worker)
+            raise
+        log.error("%s", error)
+        return None
+
+
 def _facts_of(handed: Mapping[str, int]) -> dict[str, Any] | None:
     """What was written down with what was handed on; None where something is missing."""
     if not set(KEPT) <= set(handed):
@@ -158,13 +184,18 @@ def _facts_of(handed: Mapping[str, int]) -> dict[str, Any] | None:
     return facts
 
 
-def _still_mounted(device: int, facts: Mapping[str, Any], settings: Settings) -> session.Session | None:
-    """The session that was handed on, if it is alive and mounted where it is to be; else it is ended."""
+def _still_mounted(
+    device: int, facts: Mapping[str, Any], settings: Settings, *, readable: bool
+) -> session.Session | None:
+    """The session that was handed on, if it is alive and mounted where it is to be; else it is ended.
+
+    So it is where its table is not `readable`.
+    """
     features = tuple(feature for feature in session.FEATURES if feature.name in facts["features"])
     kernel = session.Session(device, facts["device_number"], facts["mountpoint"], features)
-    if kernel.mountpoint == settings.mountpoint and _is_mounted(kernel) and not _is_aborted(device):
+    if readable and kernel.mountpoint == settings.mountpoint and _is_mounted(kernel) and not _is_aborted(device):
         return kernel
-    log.warning("the session at %s, which a daemon before this one had begun, is of no use any more", kernel.mountpoint)
+    log.warning("ending the session at %s, which a daemon before this one had begun: mounting anew", kernel.mountpoint)
     if _is_mounted(kernel):
         session.unmount(kernel.mountpoint, lazily=True)
     return None

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -12,11 +13,18 @@ from policy.refusals import Refusal, Stale, TurnEnded
 
 log = logging.getLogger(__name__)
 
+RESENT_WITHIN_S = 2.0
+"""How long after a worker's start an opening may be one that was sent again: these are the first that it reads."""
+
 Opened = TypeVar("Opened", Handle, Listing)
 
 
 class Handles(Generic[Opened]):
-    """Open files, or open directories, by number; each is put down in the table, for the next worker."""
+    """Open files, or open directories, by number; each is put down in the table, for the next worker.
+
+    What a worker had opened without telling the kernel its number before it ended, is opened again when the request
+    is sent again. Then the first number means nothing to anybody, and is released.
+    """
 
     def __init__(self, kind: table.Kind, remembered: table.Table, reopen: Callable[[table.Opened], Opened]) -> None:
         self._opened: dict[int, Opened] = {}
@@ -25,6 +33,8 @@ class Handles(Generic[Opened]):
         self._reopen: Callable[[table.Opened], Opened] = reopen
         self._kind = kind
         self._table = remembered
+        self._untold: table.Opened | None = None
+        self._until = 0.0
 
     def __len__(self) -> int:
         return len(self._opened)
@@ -39,7 +49,16 @@ class Handles(Generic[Opened]):
             opened.release()
             raise
         self._keep(number, opened)
+        if self._untold is not None:
+            self._replace_untold(self._untold, (nodeid, flags, caller.uid, caller.gid, caller.pid))
         return number
+
+    def _replace_untold(self, untold: table.Opened, request: tuple[int, ...]) -> None:
+        if time.monotonic() > self._until:
+            self._untold = None
+        elif request == (untold.nodeid, untold.flags, untold.uid, untold.gid, untold.pid):
+            self._untold = None
+            self.release(untold.number)
 
     def _keep(self, number: int, opened: Opened) -> None:
         self._opened[number] = opened
@@ -47,9 +66,13 @@ class Handles(Generic[Opened]):
 
     def resume(self) -> None:
         """Learn what an earlier worker had open; each is opened again when its inode is found again."""
+        untold = self._table.untold()
+        self._until = time.monotonic() + RESENT_WITHIN_S
         for left in self._table.opened(self._kind):
             self._left[left.number] = left
             self._left_on.setdefault(left.nodeid, []).append(left)
+            if left.number == untold:
+                self._untold = left
 
     def reopen(self, nodeid: int) -> None:
         """Open again what an earlier worker had open on an inode; what cannot be opened is stale from now on."""

@@ -3,7 +3,7 @@
 import array
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,15 @@ class Notifier:
             log.warning("cannot tell the service manager %s: %s", assignments[0], error)
 
     def keep(self, descriptors: Mapping[str, int]) -> None:
-        """Have it keep descriptors by name, which it hands to the next daemon if this one dies."""
+        """Have it keep descriptors by name, which it hands to the next daemon if this one dies.
+
+        What it has kept under these names before goes: a device that stayed would keep a session from its end.
+        """
+        self.drop(descriptors)
         for name, descriptor in descriptors.items():
             self.tell("FDSTORE=1", f"FDNAME={name}", descriptors=[descriptor])
 
-    def drop(self, names: Sequence[str]) -> None:
+    def drop(self, names: Iterable[str]) -> None:
         """Have it let go of what it keeps."""
         for name in names:
             self.tell("FDSTOREREMOVE=1", f"FDNAME={name}")

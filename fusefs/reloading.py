@@ -8,9 +8,12 @@ from collections.abc import Sequence
 
 import trio
 
+from fusefs.table import LAYOUT
+
 log = logging.getLogger(__name__)
 
-CHECK = "--check"
+CHECK = ("--check", str(LAYOUT))
+"""Has a program tell whether it could take up from this one."""
 _MOST_SAID = 4096  # characters of the end of what a failed check said
 
 
@@ -23,7 +26,7 @@ async def reload(command: Sequence[str], supervisor_pid: int) -> None:
 
     Raises ReloadRefused.
     """
-    tried = await trio.run_process([*command, CHECK], check=False, capture_stdout=True, capture_stderr=True, cwd="/")
+    tried = await trio.run_process([*command, *CHECK], check=False, capture_stdout=True, capture_stderr=True, cwd="/")
     if tried.returncode:
         said = tried.stderr.decode(errors="replace").strip()[-_MOST_SAID:]
         raise ReloadRefused(f"not reloaded: {said or f'exit status {tried.returncode}'}")
@@ -37,7 +40,7 @@ class Check:
     """The same try, as the supervisor makes it: its own code is at stake, and it may have been told by a signal."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen([*command, CHECK], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([*command, *CHECK], stdin=subprocess.DEVNULL)
         self.descriptor = os.pidfd_open(self._process.pid)
         """Readable when it is over."""
 

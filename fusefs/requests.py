@@ -26,8 +26,9 @@ class DeviceWaiter:
     leaves none, and costs nothing.
     """
 
-    def __init__(self, before_first: Callable[[], None]) -> None:
+    def __init__(self, before_first: Callable[[], None], before_each: Callable[[], None]) -> None:
         self._before_first: Callable[[], None] | None = before_first
+        self._before_each = before_each
         self._calls = 0
         self._poller = select.poll()
         self._credit = 0
@@ -45,8 +46,10 @@ class DeviceWaiter:
     async def wait(self, descriptor: int) -> None:
         """Return when `descriptor` is readable. Raises ClosedResourceError once closed: pyfuse3 ends then.
 
-        At the first call our INIT for libfuse lies in it; at the second libfuse has answered.
+        At the first call our INIT for libfuse lies in it; at the second libfuse has answered. Each call comes after
+        the answers of all requests whose handlers have returned: between these two nothing awaits.
         """
+        self._before_each()
         if self._before_first is not None:
             self._calls += 1
             if self._calls == 1:

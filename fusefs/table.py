@@ -15,6 +15,11 @@ from typing import NamedTuple, Self
 
 SLOTS = 1 << 18
 """Open files and directories that are remembered; more are not opened (ENFILE)."""
+LAYOUT = 1
+"""What the memory holds and means, operations in hand included; any change of that takes the next number.
+
+A program that finds another number has no part in that session (OtherLayout): it must not guess what is open.
+"""
 
 _BEAT = struct.Struct("<d")
 _IN_HAND_AT = 64
@@ -22,6 +27,11 @@ _IN_HAND_BYTES = 4096 - _IN_HAND_AT
 _LENGTH = struct.Struct("<I")
 _MARK_AT = 16  # how many slots were ever used
 _MARK = struct.Struct("<I")
+_IDENTITY_AT = 24
+_IDENTITY = struct.Struct("<6sH")  # what this is, and its layout
+_FUSEFS = b"fusefs"
+_UNTOLD_AT = 32
+_UNTOLD = struct.Struct("<Q")  # the number of what was opened last (0: none), until the kernel has it
 _SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kind, serial
 _SLOTS_AT = 4096
 _INDEX_BITS = SLOTS.bit_length() - 1
@@ -48,12 +58,30 @@ class Opened(NamedTuple):
     kind: int
 
 
+class OtherLayout(Exception):
+    """A session whose table this program cannot read: it was begun by an older or a newer one. str() says so."""
+
+    def __init__(self, layout: int) -> None:
+        super().__init__(
+            f"the mount's table of open files has layout {layout}, and this program's has {LAYOUT}: "
+            "to be served by this version the mount must be unmounted and mounted again"
+        )
+
+
+def check_layout(layout: int) -> None:
+    """Raise OtherLayout where this program cannot read a table of that layout."""
+    if layout != LAYOUT:
+        raise OtherLayout(layout)
+
+
 class Table:
-    """The shared memory. Only one worker at a time writes to it."""
+    """The shared memory. Only one worker at a time writes to it. Raises OtherLayout."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        check_layout(_layout_of(descriptor))
         self._memory = mmap.mmap(descriptor, _SIZE)
+        self._telling = self.untold() != 0
         (self._mark,) = _MARK.unpack_from(self._memory, _MARK_AT)
         self._free = [index for index in range(self._mark) if not self._slot(index)[0]]
 
@@ -62,6 +90,7 @@ class Table:
         """New, empty memory; a worker or a supervisor that inherits its descriptor makes a Table of that."""
         descriptor = os.memfd_create("fusefs-table", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, _SIZE)  # sparse: a slot takes memory once it was used
+        os.pwrite(descriptor, _IDENTITY.pack(_FUSEFS, LAYOUT), _IDENTITY_AT)
         return cls(descriptor)
 
     def beat(self) -> None:
@@ -104,8 +133,23 @@ class Table:
             raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
         at = _SLOTS_AT + index * _SLOT.size
         serial = (_SLOT.unpack_from(self._memory, at)[6] + 1) & 0xFFFFFFFF
+        number = int(serial) << _INDEX_BITS | index
+        if kind is not Kind.HELD:  # before the slot: never a slot that nobody was told of, and nobody knows it
+            _UNTOLD.pack_into(self._memory, _UNTOLD_AT, number)
+            self._telling = True
         _SLOT.pack_into(self._memory, at, nodeid, flags, uid, gid, pid, kind, serial)
-        return int(serial) << _INDEX_BITS | index
+        return number
+
+    def told(self) -> None:
+        """The kernel has been told the number of what was opened last."""
+        if self._telling:
+            _UNTOLD.pack_into(self._memory, _UNTOLD_AT, 0)
+            self._telling = False
+
+    def untold(self) -> int:
+        """The number of what was opened last, where a worker ended before it was seen to have told it; else 0."""
+        (number,) = _UNTOLD.unpack_from(self._memory, _UNTOLD_AT)
+        return int(number)
 
     def remove(self, number: int) -> None:
         """Forget something open."""
@@ -122,3 +166,12 @@ class Table:
             nodeid, flags, uid, gid, pid, held, serial = self._slot(index)
             if nodeid and held == kind:
                 yield Opened(serial << _INDEX_BITS | index, nodeid, flags, uid, gid, pid, held)
+
+
+def _layout_of(descriptor: int) -> int:
+    """The layout of a table; 0 for one that says nothing of it."""
+    identity = os.pread(descriptor, _IDENTITY.size, _IDENTITY_AT)
+    if len(identity) < _IDENTITY.size:
+        return 0
+    name, layout = _IDENTITY.unpack(identity)
+    return int(layout) if name == _FUSEFS else 0

@@ -25,6 +25,7 @@ from fusefs.journal import JournalUnusable
 from fusefs.layout import StateUnusable
 from fusefs.session import SessionError
 from fusefs.settings import Settings
+from fusefs.table import OtherLayout
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ UNKNOWN = 256
 ORPHAN_S = 1
 """How long an orphaned worker waits: whoever kills its supervisor may be about to kill it, too."""
 _PR_SET_PDEATHSIG = 1
-KNOWN_FAILURES = (SessionError, StateUnusable, JournalUnusable, SocketUnusable)
+KNOWN_FAILURES = (SessionError, StateUnusable, JournalUnusable, SocketUnusable, OtherLayout)
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _LONGEST_WORD = 1 << 16
 

@@ -1,12 +1,9 @@
-"""Scratch, user, turn and file limits: does this growth fit?
-
-A caller asks with the growth, never with a new total, so that what frees space has nothing to ask.
-"""
+"""Scratch, user, turn and file limits: what an account may hold, and what a change may take of it at most."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from policy.refusals import Limit, LimitReached, Resource
+from policy.refusals import Limit, Resource
 
 __all__ = [
     "BLOCK_BYTES",
@@ -15,7 +12,6 @@ __all__ = [
     "Bounds",
     "Limit",
     "Resource",
-    "check",
     "index_bytes",
     "worst_case",
 ]
@@ -75,9 +71,3 @@ def index_bytes(pieces: int, fresh: int, block: int) -> int:
     half = (block - 12) // 24
     splits = -(-fresh // half) + 1
     return (splits + (pieces > _EXTENTS_IN_INODE * half)) * block
-
-
-def check(limit: Limit, resource: Resource, bound: int, used: int, growth: int) -> None:
-    """Raise LimitReached where `used` and `growth` together pass `bound`; no growth always fits."""
-    if growth > 0 and used + growth > bound:
-        raise LimitReached(limit, resource, bound, used, growth)

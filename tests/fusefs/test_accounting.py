@@ -56,6 +56,14 @@ def test_the_first_limit_that_would_be_crossed_is_named(
     assert used(turns[0]) == [held[0]]
 
 
+@pytest.mark.parametrize(("held", "growth"), [((0, 0), (100, 10)), ((99, 9), (1, 1)), ((100, 10), (0, 0))])
+def test_a_limit_may_be_reached(held: tuple[int, int], growth: tuple[int, int]) -> None:
+    _, [turn] = opened("ada")
+    turn.settle(*held)
+
+    turn.admit(*growth)
+
+
 def test_scratch_is_asked_last() -> None:
     _, turns = opened("ada", "bob", "cid", "dot", "eve")
     for turn in turns[:4]:

@@ -39,6 +39,7 @@ def test_descriptors_are_kept_by_name(manager: socket.socket) -> None:
     notifier.keep({"device": writing})
     notifier.drop(["device"])
 
+    assert manager.recv(1000) == b"FDSTOREREMOVE=1\nFDNAME=device"
     said, passed, _, _ = socket.recv_fds(manager, 1000, 1)
     assert said == b"FDSTORE=1\nFDNAME=device"
     os.write(passed[0], b"the same pipe")
