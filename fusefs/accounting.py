@@ -6,12 +6,16 @@ tells `settle` what it really took; since no other request runs in between, the 
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from policy.limits import AgentLimits, Bounds, Limit, Resource
 from policy.refusals import LimitReached
+
+
+def _nobody(_: LimitReached) -> None:
+    """Nobody is told of a refusal."""
 
 
 class Totals(NamedTuple):
@@ -96,15 +100,18 @@ class Account:
 class TurnAccount(Account):
     """A turn's account, and the user's and the scratch account that its growth is charged to as well."""
 
-    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "user")
+    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "tell", "user")
 
-    def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account) -> None:
+    def __init__(
+        self, key: str, limits: AgentLimits, user: Account, scratch: Account, tell: Callable[[LimitReached], None]
+    ) -> None:
         super().__init__(Limit.TURN, key, limits.turn)
         self.file_bytes = limits.file_bytes
         self.user = user
         self.scratch = scratch
         self.refused: deque[Refused] = deque(maxlen=20)
         self.refused_count = 0
+        self.tell = tell
 
     @property
     def chain(self) -> tuple[Account, Account, Account]:
@@ -136,6 +143,7 @@ class TurnAccount(Account):
         """Remember a refusal, for whoever asks later why a write failed; answers it, to be raised."""
         self.refused.append(Refused(time.time(), refusal))
         self.refused_count += 1
+        self.tell(refusal)
         return refusal
 
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
@@ -171,12 +179,19 @@ class Accounts:
             self.scratch_of(agent, limits)
         self._kept = frozenset(configured)
 
-    def open_turn(self, key: str, agent: str, user: str, limits: AgentLimits) -> TurnAccount:
-        """The account of a turn that begins, with nothing charged to it yet."""
+    def open_turn(
+        self,
+        key: str,
+        agent: str,
+        user: str,
+        limits: AgentLimits,
+        tell: Callable[[LimitReached], None] = _nobody,
+    ) -> TurnAccount:
+        """The account of a turn that begins, with nothing charged to it yet; `tell` is called with each refusal."""
         user_account = self._users.get((agent, user))
         if user_account is None:
             user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user)
-        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits))
+        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), tell)
         self._turns[key] = account
         return account
 

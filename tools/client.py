@@ -8,8 +8,9 @@ What is sent and how an answer is read is said once, as calls; the two clients o
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +18,12 @@ from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
+import trio
 from pydantic import TypeAdapter, ValidationError
 
+from fusefs.event_schema import Event
 from fusefs.messages import Account, BeginTurn, DaemonInfo, Problem, TurnBegun, TurnView, UsageBy
+from tools.event_stream import RECONNECT_SECONDS, Cursor, NotAnEvent
 
 T = TypeVar("T")
 
@@ -85,11 +89,16 @@ class Call(Generic[T]):
                 return self.answer.validate_json(response.content)
             except ValidationError as error:
                 raise ControlError(f"the daemon's answer is not understood: {error}") from error
-        try:
-            problem = Problem.model_validate_json(response.content)
-        except ValidationError:
-            problem = Problem(title=response.reason_phrase, status=response.status_code, detail=response.text[:200])
-        raise Refused(problem)
+        raise _refused(response)
+
+
+def _refused(response: httpx.Response) -> Refused:
+    """The problem in a response that is none of success."""
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        problem = Problem(title=response.reason_phrase, status=response.status_code, detail=response.text[:200])
+    return Refused(problem)
 
 
 def _begin(request: BeginTurn) -> Call[TurnBegun]:
@@ -140,6 +149,8 @@ def _explained(socket: Path) -> Iterator[None]:
         raise DaemonUnreachable(f"the daemon at {socket} does not answer") from error
     except BROKEN as error:
         raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
+    except NotAnEvent as error:
+        raise ControlError(str(error)) from error
     except httpx.TransportError as error:
         cause = _system_error(error)
         if cause is not None and cause.errno == errno.EACCES:
@@ -200,6 +211,25 @@ class Client:
     def reload(self) -> DaemonInfo:
         """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
         return self._send(_reload())
+
+    def events(self, *, follow: bool = False, since: int = 0) -> Iterator[Event]:
+        """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
+
+        A worker that ends is no end to them, and none is told twice.
+        """
+        cursor = Cursor(follow=follow, since=since)
+        timeout = cursor.timeout(self._timeout or ASK_SECONDS)
+        while True:
+            with _explained(self.socket), suppress(*BROKEN):
+                with self._http.stream("GET", cursor.path, timeout=timeout) as response:
+                    if not response.is_success:
+                        response.read()
+                        raise _refused(response)
+                    for line in response.iter_lines():
+                        yield from cursor.read(line)
+                if not follow:
+                    return
+            time.sleep(RECONNECT_SECONDS)
 
     def close(self) -> None:
         """Close the connections."""
@@ -266,6 +296,26 @@ class TrioClient:
     async def reload(self) -> DaemonInfo:
         """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
         return await self._send(_reload())
+
+    async def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
+        """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
+
+        A worker that ends is no end to them, and none is told twice.
+        """
+        cursor = Cursor(follow=follow, since=since)
+        timeout = cursor.timeout(self._timeout or ASK_SECONDS)
+        while True:
+            with _explained(self.socket), suppress(*BROKEN):
+                async with self._http.stream("GET", cursor.path, timeout=timeout) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        raise _refused(response)
+                    async for line in response.aiter_lines():
+                        for event in cursor.read(line):
+                            yield event
+                if not follow:
+                    return
+            await trio.sleep(RECONNECT_SECONDS)
 
     async def aclose(self) -> None:
         """Close the connections."""
