@@ -5,7 +5,7 @@ peers' rights (fusefs.control_socket), nor how errors look (fusefs.problems). Ev
 so that it runs in the daemon's one loop: FastAPI would run a plain function in a thread pool.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
@@ -47,8 +47,8 @@ class Events(Protocol):
     def since(self, id: int) -> Sequence[Told]:
         """The latest events after the one of this id."""
 
-    def follow(self, id: int) -> AsyncIterator[Told]:
-        """The same, and then each as it comes."""
+    async def after(self, id: int) -> Sequence[Told]:
+        """The same, but at least one: it waits for that."""
 
 
 TurnPath = Annotated[str, Path(description="the caller's turn id, or the key")]
@@ -142,7 +142,7 @@ def _add_events(app: FastAPI, events: Events) -> None:
         """The latest events, at most 1,000, oldest first. Last-Event-ID counts before `since`."""
         after = last_event_id or since or 0
         if follow:
-            return event_stream.stream(events.follow(after))
+            return event_stream.stream(events.after, after)
         return event_stream.backlog(events.since(after))
 
 

@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -88,7 +88,7 @@ class Events:
         self._untold.append(Told(event.id, event.kind, document))
         self._more_to_tell.set()
 
-    def since(self, id: int) -> list[Told]:
+    def since(self, id: int) -> Sequence[Told]:
         """The events after the one of this id, oldest first, of the latest 1,000; all for an id still to come.
 
         Such an id is of another state directory.
@@ -97,15 +97,11 @@ class Events:
             id = 0
         return [*takewhile(lambda event: event.id > id, reversed(self._told))][::-1]
 
-    async def follow(self, id: int) -> AsyncIterator[Told]:
-        """The same, and then each event as it comes; it ends by being cancelled only."""
-        while True:
-            news = self._news
-            for event in self.since(id):
-                id = event.id
-                yield event
-            if news is self._news:
-                await news.wait()
+    async def after(self, id: int) -> Sequence[Told]:
+        """The same, but at least one: it waits for that."""
+        while not (events := self.since(id)):
+            await self._news.wait()
+        return events
 
     async def keep(self) -> None:
         """Write down and tell what happens, until cancelled. Nothing wakes it while nothing happens."""
