@@ -6,11 +6,10 @@
 What is sent and how an answer is read is said once, as calls; the two clients only carry them.
 """
 
-import errno
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,44 +21,34 @@ import trio
 from pydantic import TypeAdapter, ValidationError
 
 from fusefs.event_schema import Event
-from fusefs.messages import Account, BeginTurn, DaemonInfo, Problem, TurnBegun, TurnView, UsageBy
-from tools.event_stream import RECONNECT_SECONDS, Cursor, NotAnEvent
+from fusefs.messages import Account, BeginTurn, DaemonInfo, TurnBegun, TurnView, UsageBy
+from tools.event_stream import RECONNECT_SECONDS, Cursor
+from tools.reaching import (
+    BROKEN,
+    ControlError,
+    DaemonUnreachable,
+    Refused,
+    SocketForbidden,
+    default_socket,
+    explained,
+    refused,
+)
+
+__all__ = [
+    "Client",
+    "ControlError",
+    "DaemonUnreachable",
+    "Refused",
+    "SocketForbidden",
+    "TrioClient",
+    "default_socket",
+]
 
 T = TypeVar("T")
 
 ASK_SECONDS = 10.0  # what only asks is answered from memory
 CHANGE_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
 BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
-
-
-class ControlError(Exception):
-    """The control interface did not do what was asked; str() says why, for people."""
-
-
-class DaemonUnreachable(ControlError):
-    """No daemon answers at the socket."""
-
-
-class SocketForbidden(ControlError):
-    """There may be a daemon, but this user may not connect to its socket."""
-
-
-class Refused(ControlError):
-    """The daemon answered with a problem."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
-
-
-def default_socket() -> Path:
-    """`$FUSEFS_SOCKET`, else root's socket for root, and one in the runtime directory for other users."""
-    if given := os.environ.get("FUSEFS_SOCKET"):
-        return Path(given)
-    if os.geteuid() == 0:
-        return Path("/run/fusefs/control.sock")
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
-    return Path(runtime, "fusefs", "control.sock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +78,7 @@ class Call(Generic[T]):
                 return self.answer.validate_json(response.content)
             except ValidationError as error:
                 raise ControlError(f"the daemon's answer is not understood: {error}") from error
-        raise _refused(response)
-
-
-def _refused(response: httpx.Response) -> Refused:
-    """The problem in a response that is none of success."""
-    try:
-        problem = Problem.model_validate_json(response.content)
-    except ValidationError:
-        problem = Problem(title=response.reason_phrase, status=response.status_code, detail=response.text[:200])
-    return Refused(problem)
+        raise refused(response)
 
 
 def _begin(request: BeginTurn) -> Call[TurnBegun]:
@@ -134,38 +114,6 @@ def _daemon() -> Call[DaemonInfo]:
 
 def _reload() -> Call[DaemonInfo]:
     return Call("POST", "/v1/reload", TypeAdapter(DaemonInfo))
-
-
-BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
-"""A worker ended while it was asked; the next one has nothing of that connection."""
-
-
-@contextmanager
-def _explained(socket: Path) -> Iterator[None]:
-    """httpx's errors as ours, with the socket that they are about."""
-    try:
-        yield
-    except httpx.TimeoutException as error:
-        raise DaemonUnreachable(f"the daemon at {socket} does not answer") from error
-    except BROKEN as error:
-        raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
-    except NotAnEvent as error:
-        raise ControlError(str(error)) from error
-    except httpx.TransportError as error:
-        cause = _system_error(error)
-        if cause is not None and cause.errno == errno.EACCES:
-            raise SocketForbidden(f"no permission for {socket}: only root and the operator group may use it") from error
-        if os.path.isfile(socket):
-            raise DaemonUnreachable(f"{socket} is not a socket") from error
-        reason = str(error) if cause is None or cause.errno is None else os.strerror(cause.errno)
-        raise DaemonUnreachable(f"no daemon answers at {socket}: {reason}") from error
-
-
-def _system_error(error: BaseException | None) -> OSError | None:
-    """The OSError that an error of httpx was made from."""
-    while error is not None and not isinstance(error, OSError):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 class Client:
@@ -220,11 +168,11 @@ class Client:
         cursor = Cursor(follow=follow, since=since)
         timeout = cursor.timeout(self._timeout or ASK_SECONDS)
         while True:
-            with _explained(self.socket), suppress(*BROKEN):
+            with explained(self.socket), suppress(*BROKEN):
                 with self._http.stream("GET", cursor.path, timeout=timeout) as response:
                     if not response.is_success:
                         response.read()
-                        raise _refused(response)
+                        raise refused(response)
                     for line in response.iter_lines():
                         yield from cursor.read(line)
                 if not follow:
@@ -242,7 +190,7 @@ class Client:
         self.close()
 
     def _send(self, call: Call[T]) -> T:
-        with _explained(self.socket):
+        with explained(self.socket):
             try:
                 response = self._request(call)
             except BROKEN:
@@ -305,11 +253,11 @@ class TrioClient:
         cursor = Cursor(follow=follow, since=since)
         timeout = cursor.timeout(self._timeout or ASK_SECONDS)
         while True:
-            with _explained(self.socket), suppress(*BROKEN):
+            with explained(self.socket), suppress(*BROKEN):
                 async with self._http.stream("GET", cursor.path, timeout=timeout) as response:
                     if not response.is_success:
                         await response.aread()
-                        raise _refused(response)
+                        raise refused(response)
                     async for line in response.aiter_lines():
                         for event in cursor.read(line):
                             yield event
@@ -330,7 +278,7 @@ class TrioClient:
         await self.aclose()
 
     async def _send(self, call: Call[T]) -> T:
-        with _explained(self.socket):
+        with explained(self.socket):
             try:
                 response = await self._request(call)
             except BROKEN:
