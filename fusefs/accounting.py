@@ -7,13 +7,17 @@ earlier daemon has left is still being counted, whatever needs totals raises Sti
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fusefs import counting
 from policy.limits import AgentLimits, Bounds, Limit, Resource
 from policy.refusals import LimitReached
+
+
+def _nobody(_: LimitReached) -> None:
+    """Nobody is told of a refusal."""
 
 
 class Totals(NamedTuple):
@@ -101,15 +105,18 @@ class Account:
 class TurnAccount(Account):
     """A turn's account, and the user's and the scratch account that its growth is charged to as well."""
 
-    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "unknown", "user")
+    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "tell", "unknown", "user")
 
-    def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account) -> None:
+    def __init__(
+        self, key: str, limits: AgentLimits, user: Account, scratch: Account, tell: Callable[[LimitReached], None]
+    ) -> None:
         super().__init__(Limit.TURN, key, limits.turn)
         self.file_bytes = limits.file_bytes
         self.user = user
         self.scratch = scratch
         self.refused: deque[Refused] = deque(maxlen=20)
         self.refused_count = 0
+        self.tell = tell
         self.unknown: OSError | None = None
         """Why what it holds could not be counted."""
 
@@ -158,6 +165,7 @@ class TurnAccount(Account):
         """Remember a refusal, for whoever asks later why a write failed; answers it, to be raised."""
         self.refused.append(Refused(time.time(), refusal))
         self.refused_count += 1
+        self.tell(refusal)
         return refusal
 
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
@@ -194,12 +202,19 @@ class Accounts:
             self.scratch_of(agent, limits)
         self._kept = frozenset(configured)
 
-    def open_turn(self, key: str, agent: str, user: str, limits: AgentLimits) -> TurnAccount:
-        """The account of a turn that begins, with nothing charged to it yet."""
+    def open_turn(
+        self,
+        key: str,
+        agent: str,
+        user: str,
+        limits: AgentLimits,
+        tell: Callable[[LimitReached], None] = _nobody,
+    ) -> TurnAccount:
+        """The account of a turn that begins, with nothing charged to it yet; `tell` is called with each refusal."""
         user_account = self._users.get((agent, user))
         if user_account is None:
             user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user)
-        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits))
+        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), tell)
         self._turns[key] = account
         return account
 

@@ -8,7 +8,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,9 @@ from fusefs import __version__, backing, requests, session, space, status, tombs
 from fusefs.accounting import Accounts
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
+from fusefs.event_records import EventRecords
+from fusefs.event_schema import Kind as EventKind
+from fusefs.events import Events
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
@@ -61,9 +64,13 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         table=Table(inherited.table.descriptor),  # anew: the supervisor has not seen what other workers put down
         most_opened=descriptors // 4,
     )
-    with closing(Journal(Layout(settings.state).journal)) as journal:
+    path = Layout(settings.state).journal
+    with ExitStack() as stack:
+        journal = stack.enter_context(closing(Journal(path)))
+        records = stack.enter_context(closing(EventRecords(path)))
+        events = stack.enter_context(closing(Events(records)))
         try:
-            trio.run(_serve, settings, inherited, journal, shared, ready)
+            trio.run(_serve, settings, inherited, journal, events, shared, ready)
         except ExceptionGroup as group:
             raise _single(group) from group
 
@@ -76,7 +83,9 @@ def _single(group: ExceptionGroup) -> Exception:
     return _single(failures[0]) if isinstance(failures[0], ExceptionGroup) else failures[0]
 
 
-async def _serve(settings: Settings, inherited: Inherited, journal: Journal, shared: Shared, ready: Ready) -> None:
+async def _serve(
+    settings: Settings, inherited: Inherited, journal: Journal, events: Events, shared: Shared, ready: Ready
+) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
     accounts = Accounts({agent.id: agent.limits for agent in settings.deployment.agents})
     in_hand = InHand(shared.table, inherited.resumed)
@@ -84,24 +93,26 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
     surfaces = Surfaces(shared, operations, operators)
     info = partial(_info, settings, inherited, time.monotonic())
     async with trio.open_nursery() as nursery:
-        turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, nursery)
+        turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, events, nursery)
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed)
-        for node in status.publish(surfaces.status, operators, turns, accounts, info):
+        for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
         if inherited.resumed:
             operations.resume()
             nursery.start_soon(_resume_rest, turns, operations)
         turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
-        app = create_app(turns, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
+        app = create_app(turns, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
         nursery.start_soon(_settle, turns)
+        nursery.start_soon(events.keep)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations, shared.table)
         nursery.start_soon(_end_on_signal, kernel, waiter, ending)
+        _tell_of_loss(events, inherited)
         _tame_collector()
         ready(info())
         await pyfuse3.main(1, CONCURRENT_REQUESTS)
@@ -113,6 +124,21 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
 async def _resume_rest(turns: Turns, operations: Operations) -> None:
     await turns.counted()
     operations.resume_rest()
+
+
+def _tell_of_loss(events: Events, inherited: Inherited) -> None:
+    """Tell of the worker that this one takes over from, if any."""
+    loss = inherited.loss
+    if loss is None:
+        return
+    events.tell(
+        EventKind.RELOADED if loss.planned else EventKind.WORKER_RESTARTED,
+        pid=os.getpid(),
+        lost_pid=loss.pid,
+        how=loss.how,
+        restarts=inherited.restarts,
+        resumed=inherited.resumed,
+    )
 
 
 class Ending:
@@ -154,7 +180,7 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = None
-    create_app(nobody, nobody, nobody, nobody)
+    create_app(nobody, nobody, nobody, nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInfo:

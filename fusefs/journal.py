@@ -34,6 +34,11 @@ class TurnRecord:
     deadline_at: float
     ended_at: float | None = None
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Whose turn it is, as every event of it says."""
+        return {"turn": self.id, "key": self.key, "agent": self.agent, "user": self.user, "org": self.org}
+
 
 def m001_turns(db: Database) -> None:
     """The table of turns: one row a turn, live and ended.
@@ -66,9 +71,19 @@ def m001_turns(db: Database) -> None:
     db.execute("CREATE INDEX turns_by_id ON turns (id)")
 
 
+def m002_events(db: Database) -> None:
+    """The table of events, the newest of them (fusefs.event_records).
+
+    id        counts up by one; it is what a follower goes on from.
+    kind      as in the document, to select by.
+    document  the event as it is told (fusefs.event_schema), one line of JSON.
+    """
+    db.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, document TEXT NOT NULL) STRICT")
+
+
 # Every step from an empty file to the schema in force, in order; together they are the reference for the
 # schema. A step that has been released is never changed: add another one.
-SCHEMA = (m001_turns,)
+SCHEMA = (m001_turns, m002_events)
 COLUMNS = ", ".join(field.name for field in fields(TurnRecord))
 MARKS = ", ".join(f":{field.name}" for field in fields(TurnRecord))
 

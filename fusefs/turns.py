@@ -12,11 +12,14 @@ import trio
 
 from fusefs.accounting import Account, Accounts, Totals, TurnAccount
 from fusefs.counting import Count
+from fusefs.event_schema import EndReason, Kind
+from fusefs.events import Events
 from fusefs.inodes import UNCOUNTED
 from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.messages import BeginTurn
 from fusefs.recovery import measure_tree, take_stock
+from fusefs.refused_events import RefusedEvents
 from fusefs.surfaces import Surfaces
 from fusefs.workspace import Stocktaking, Workspace
 from policy import keys, tenancy
@@ -54,6 +57,7 @@ class Turns:
         journal: Journal,
         accounts: Accounts,
         surfaces: Surfaces,
+        events: Events,
         nursery: trio.Nursery,
     ) -> None:
         self._deployment = deployment
@@ -61,6 +65,9 @@ class Turns:
         self._journal = journal
         self._accounts = accounts
         self._surfaces = surfaces
+        self._events = events
+        self._refused = RefusedEvents(events)
+        nursery.start_soon(self._refused.keep)
         self._nursery = nursery
         self._live: dict[str, Turn] = {}
         self._changing = trio.Lock()
@@ -111,6 +118,7 @@ class Turns:
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
             turn = self._take_up(record, lookups=0)
             turn.stocktaking.finish()
+            self._events.tell(Kind.BEGUN, **record.names, deadline_at=record.deadline_at)
             return turn
 
     def _check_tenancy(self, org: str) -> None:
@@ -142,6 +150,8 @@ class Turns:
             del self._live[record.key]
             self._surfaces.close(record, ending.workspace)
             held = self._accounts.close_turn(ending.account)
+            self._refused.settle(record.key)
+            self._events.tell(Kind.ENDED, **record.names, reason=EndReason.ASKED)
             recorded = await trio.to_thread.run_sync(self._record_end, record)
         await self._surfaces.tell_kernel(record, ending.workspace)
         self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
@@ -189,6 +199,7 @@ class Turns:
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
                 self._journal.end(record.key, time.time())
+                self._events.tell(Kind.ENDED, **record.names, reason=EndReason.LOST)
         for key in trees:
             self._layout.end(key)
         for tree in self._layout.leftovers():
@@ -196,7 +207,9 @@ class Turns:
 
     def _take_up(self, record: TurnRecord, *, lookups: int) -> Turn:
         agent = self._agent(record.agent)
-        account = self._accounts.open_turn(record.key, record.agent, record.user, agent.limits)
+        account = self._accounts.open_turn(
+            record.key, record.agent, record.user, agent.limits, self._refused.of(record)
+        )
         work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
         workspace = self._surfaces.open(record, work, orphans, account)
         turn = self._live[record.key] = Turn(record, workspace, Stocktaking(workspace, lookups), agent.has_outbox)
