@@ -6,12 +6,14 @@ earlier daemon has left is still being counted, whatever needs totals raises Sti
 """
 
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fusefs import counting
+from fusefs.ledger import PEAK_BYTES, PENDING_BYTES, USED_BYTES, USED_INODES, Ledger, Row, Unkept
 from policy.limits import AgentLimits, Bounds, Limit, Resource
 from policy.refusals import LimitReached
 
@@ -39,7 +41,7 @@ class Account:
     """What one turn, user or scratch uses (bytes, inodes), and its bounds.
 
     `pending_bytes` is what the backing filesystem may still take, when it writes back, for what is in use already.
-    `counts` are those under way of what it holds.
+    `counts` are those under way of what it holds. `row` is where the next worker finds the figures.
     """
 
     __slots__ = (
@@ -50,18 +52,20 @@ class Account:
         "limit",
         "peak_bytes",
         "pending_bytes",
+        "row",
         "used_bytes",
         "used_inodes",
     )
 
-    def __init__(self, limit: Limit, account_id: str, bounds: Bounds) -> None:
+    def __init__(self, limit: Limit, account_id: str, bounds: Bounds, row: Row) -> None:
         self.limit = limit
         self.id = account_id
         self.bound_bytes = bounds.bytes
         self.bound_inodes = bounds.inodes
         self.used_bytes = 0
         self.used_inodes = 0
-        self.peak_bytes = 0
+        self.row = row
+        self.peak_bytes = row[PEAK_BYTES]
         self.pending_bytes = 0
         self.counts: list[counting.Count] = []
 
@@ -90,7 +94,11 @@ class Account:
         self.used_inodes += grown_inodes
         used = self.used_bytes = self.used_bytes + grown_bytes
         if used > self.peak_bytes:
-            self.peak_bytes = used
+            self.peak_bytes = self.row[PEAK_BYTES] = used
+
+    def expect(self, more_bytes: int) -> None:
+        """Keep room (or, negative, give it up) for what may be taken later."""
+        self.pending_bytes += more_bytes
 
     def refusal(self, grown_bytes: int, grown_inodes: int) -> LimitReached | None:
         """The refusal of a growth that this account has no room for, or None."""
@@ -108,9 +116,15 @@ class TurnAccount(Account):
     __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "tell", "unknown", "user")
 
     def __init__(
-        self, key: str, limits: AgentLimits, user: Account, scratch: Account, tell: Callable[[LimitReached], None]
+        self,
+        key: str,
+        limits: AgentLimits,
+        user: Account,
+        scratch: Account,
+        row: Row,
+        tell: Callable[[LimitReached], None],
     ) -> None:
-        super().__init__(Limit.TURN, key, limits.turn)
+        super().__init__(Limit.TURN, key, limits.turn, row)
         self.file_bytes = limits.file_bytes
         self.user = user
         self.scratch = scratch
@@ -144,12 +158,13 @@ class TurnAccount(Account):
         """
         if self.fits(grown_bytes) and grown_inodes <= 0:
             return
-        counting.check(self.scratch)
-        if self.unknown is not None and (grown_bytes > 0 or grown_inodes > 0):
-            raise OSError(self.unknown.errno, f"cannot count what the turn holds: {self.unknown}")
+        unsettled = len(self.scratch.counts)  # each of these may find one inode more
         for account in self.chain:
-            refusal = account.refusal(grown_bytes, grown_inodes)
+            refusal = account.refusal(grown_bytes, grown_inodes + unsettled if grown_inodes > 0 else 0)
             if refusal is not None:
+                counting.check(self.scratch)
+                if self.unknown is not None:
+                    raise OSError(self.unknown.errno, f"cannot count what the turn holds: {self.unknown}")
                 raise self.note(refusal)
 
     def fits(self, grown_bytes: int) -> bool:
@@ -171,13 +186,24 @@ class TurnAccount(Account):
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
         """Charge turn, user and scratch with what was really taken (or, negative, freed)."""
         super().settle(grown_bytes, grown_inodes)
+        row = self.row
+        row[USED_BYTES], row[USED_INODES] = self.used_bytes, self.used_inodes
         self.user.settle(grown_bytes, grown_inodes)
         self.scratch.settle(grown_bytes, grown_inodes)
 
     def expect(self, more_bytes: int) -> None:
-        """Keep room (or, negative, give it up) for what the backing filesystem may take when it writes back."""
-        for account in self.chain:
-            account.pending_bytes += more_bytes
+        """Keep room (or, negative, give it up) in all three for what the backing filesystem may take later."""
+        super().expect(more_bytes)
+        self.row[PENDING_BYTES] = self.pending_bytes % counting.UNKNOWN
+        self.user.expect(more_bytes)
+        self.scratch.expect(more_bytes)
+
+    def take_over(self) -> Totals:
+        """Charge it with what an earlier worker had put down, and expect what that did; answers the charge."""
+        held, expected = _held(self.row), self.row[PENDING_BYTES]
+        self.settle(*held)
+        self.expect(expected)
+        return held
 
     def room(self) -> Totals:
         """What the tightest of turn, user and scratch leaves; never negative. Raises StillCounting."""
@@ -194,7 +220,8 @@ class Accounts:
     The scratch of the agents that are `configured` is always there, that of any other agent while something is in it.
     """
 
-    def __init__(self, configured: Mapping[str, AgentLimits]) -> None:
+    def __init__(self, configured: Mapping[str, AgentLimits], ledger: Ledger | None = None) -> None:
+        self._ledger = Unkept() if ledger is None else ledger
         self._turns: dict[str, TurnAccount] = {}
         self._users: dict[tuple[str, str], Account] = {}
         self._scratch: dict[str, Account] = {}
@@ -213,16 +240,24 @@ class Accounts:
         """The account of a turn that begins, with nothing charged to it yet; `tell` is called with each refusal."""
         user_account = self._users.get((agent, user))
         if user_account is None:
-            user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user)
-        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), tell)
+            row = self._ledger.open(_key(Limit.USER, agent, user))
+            user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user, row)
+        row = self._ledger.open(_key(Limit.TURN, agent, key))
+        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), row, tell)
         self._turns[key] = account
         return account
+
+    def left(self, agent: str, key: str) -> Totals | None:
+        """What an earlier worker had put down of a turn, live or ended; None for nothing."""
+        row = self._ledger.find(_key(Limit.TURN, agent, key))
+        return None if row is None else _held(row)
 
     def scratch_of(self, agent: str, limits: AgentLimits) -> Account:
         """The account of all workspaces of an agent."""
         account = self._scratch.get(agent)
         if account is None:
-            account = self._scratch[agent] = Account(Limit.SCRATCH, agent, limits.scratch)
+            row = self._ledger.open(_key(Limit.SCRATCH, agent, ""))
+            account = self._scratch[agent] = Account(Limit.SCRATCH, agent, limits.scratch, row)
         return account
 
     def turn(self, key: str) -> TurnAccount | None:
@@ -238,15 +273,19 @@ class Accounts:
         account.user.settle(-held.bytes, -held.inodes)
         del self._turns[account.id]
         if not any(turn.user is account.user for turn in self._turns.values()):
-            self._users = {who: user for who, user in self._users.items() if user is not account.user}
+            who = next(who for who, user in self._users.items() if user is account.user)
+            del self._users[who]
+            self._ledger.close(_key(Limit.USER, *who))
         return held
 
-    def freed(self, scratch: Account, held: Totals) -> None:
+    def freed(self, key: str, scratch: Account, held: Totals) -> None:
         """What an ended turn had held is free now."""
+        self._ledger.close(_key(Limit.TURN, scratch.id, key))
         scratch.settle(-held.bytes, -held.inodes)
         used = scratch.used_inodes or any(turn.scratch is scratch for turn in self._turns.values())
         if not used and scratch.id not in self._kept:
             del self._scratch[scratch.id]
+            self._ledger.close(_key(Limit.SCRATCH, scratch.id, ""))
 
     def counts(self) -> list[counting.Count]:
         """Those that are under way."""
@@ -259,3 +298,11 @@ class Accounts:
         yield from self._scratch.values()
         yield from self._users.values()
         yield from self._turns.values()
+
+
+def _key(limit: Limit, agent: str, account_id: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_OID, "\0".join((limit.value, agent, account_id)))
+
+
+def _held(row: Row) -> Totals:
+    return Totals(row[USED_BYTES], row[USED_INODES])

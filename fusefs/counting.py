@@ -1,5 +1,6 @@
 """Counts under way: until all that lies in a scratch is counted, nobody knows what still fits into it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -18,23 +19,27 @@ class StillCounting(Exception):
 class Counted(Protocol):
     """An account that counts can be under way for."""
 
-    pending_bytes: int
     counts: list["Count"]
 
 
 class Count:
-    """A count of a part of what an account holds; it has begun."""
+    """A count of a part of what a scratch holds; it has begun. Meanwhile `kept_back` bytes are expected to be taken.
 
-    def __init__(self, account: Counted) -> None:
+    `expect` keeps back, or gives up where it is negative, room for so many bytes.
+    """
+
+    def __init__(self, scratch: Counted, expect: Callable[[int], None], kept_back: int = UNKNOWN) -> None:
         self.done = trio.Event()
-        self._account = account
-        account.counts.append(self)
-        account.pending_bytes += UNKNOWN
+        self._scratch = scratch
+        self._expect = expect
+        self._kept_back = kept_back
+        scratch.counts.append(self)
+        expect(kept_back)
 
     def finish(self) -> None:
         """All of it is charged."""
-        self._account.counts.remove(self)
-        self._account.pending_bytes -= UNKNOWN
+        self._scratch.counts.remove(self)
+        self._expect(-self._kept_back)
         self.done.set()
 
 

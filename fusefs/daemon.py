@@ -87,7 +87,8 @@ async def _serve(
     settings: Settings, inherited: Inherited, journal: Journal, events: Events, shared: Shared, ready: Ready
 ) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
-    accounts = Accounts({agent.id: agent.limits for agent in settings.deployment.agents})
+    configured = {agent.id: agent.limits for agent in settings.deployment.agents}
+    accounts = Accounts(configured, shared.table.ledger())
     in_hand = InHand(shared.table, inherited.resumed)
     operations = Operations(inodes, shared.table, in_hand, space.answering(kernel.device_number, accounts))
     surfaces = Surfaces(shared, operations, operators)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+from fusefs import ledger
+
 SLOTS = 1 << 18
 """Open files and directories that are remembered; more are not opened (ENFILE)."""
 LAYOUT = 1
@@ -89,9 +91,13 @@ class Table:
     def create(cls) -> Self:
         """New, empty memory; a worker or a supervisor that inherits its descriptor makes a Table of that."""
         descriptor = os.memfd_create("fusefs-table", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, _SIZE)  # sparse: a slot takes memory once it was used
+        os.ftruncate(descriptor, _SIZE + ledger.BYTES)  # sparse: a slot takes memory once it was used
         os.pwrite(descriptor, _IDENTITY.pack(_FUSEFS, LAYOUT), _IDENTITY_AT)
         return cls(descriptor)
+
+    def ledger(self) -> ledger.SharedLedger:
+        """What accounts hold, put down behind the slots."""
+        return ledger.SharedLedger(self.descriptor, _SIZE)
 
     def beat(self) -> None:
         """Tell the supervisor that this worker is well."""

@@ -179,7 +179,7 @@ class Turns:
         """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
         while not await _removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
             await trio.sleep(RETRY_S)
-        self._accounts.freed(scratch, held)
+        self._accounts.freed(tree.name, scratch, held)
 
     def recover(self, *, resumed: bool) -> None:
         """Take up the live turns again, with totals from their trees, and remove what ended ones left.
@@ -191,10 +191,6 @@ class Turns:
             if record.key in trees:
                 trees.discard(record.key)
                 turn = self._take_up(record, lookups=UNCOUNTED if resumed else 0)
-                if resumed:
-                    turn.workspace.take_orphans()
-                else:
-                    turn.workspace.orphans.clear()
                 self._nursery.start_soon(take_stock, turn.stocktaking)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
@@ -207,12 +203,14 @@ class Turns:
 
     def _take_up(self, record: TurnRecord, *, lookups: int) -> Turn:
         agent = self._agent(record.agent)
+        put_down = self._accounts.left(record.agent, record.key) is not None
         account = self._accounts.open_turn(
             record.key, record.agent, record.user, agent.limits, self._refused.of(record)
         )
         work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
         workspace = self._surfaces.open(record, work, orphans, account)
-        turn = self._live[record.key] = Turn(record, workspace, Stocktaking(workspace, lookups), agent.has_outbox)
+        stocktaking = Stocktaking(workspace, lookups, put_down)
+        turn = self._live[record.key] = Turn(record, workspace, stocktaking, agent.has_outbox)
         return turn
 
     async def counted(self) -> None:
@@ -236,7 +234,12 @@ class Turns:
         """Remove what an earlier daemon has left of an ended turn; scratch is charged with it until then."""
         agent = self._agent(keys.agent_of(tree.name))
         scratch = self._accounts.scratch_of(agent.id, agent.limits)
-        self._nursery.start_soon(self._count_and_remove, tree, scratch, Count(scratch))
+        held = self._accounts.left(agent.id, tree.name)
+        if held is None:
+            self._nursery.start_soon(self._count_and_remove, tree, scratch, Count(scratch, scratch.expect))
+        else:
+            scratch.settle(held.bytes, held.inodes)
+            self._nursery.start_soon(self._remove, tree, scratch, held)
 
     async def _count_and_remove(self, tree: Path, scratch: Account, count: Count) -> None:
         held = await trio.to_thread.run_sync(measure_tree, tree)

@@ -14,6 +14,7 @@ import time
 from collections import deque
 
 from fusefs import backing
+from fusefs.accounting import Totals
 from fusefs.counting import Count
 from fusefs.tombstones import Tombstone
 from fusefs.workspace.directory import WorkspaceDirectory
@@ -25,21 +26,35 @@ from policy.limits import NAME_BYTES
 
 log = logging.getLogger(__name__)
 
+ONE_REQUEST = 2 << 20
+"""Bytes: more than one request can take, its index included. An earlier worker may not have put down its last one."""
+
 Place = tuple[WorkspaceDirectory, bytes]
 
 
 class Stocktaking:
-    """One workspace's. `lookups` is what the kernel may hold of each inode in it: none, or an unknown number."""
+    """One workspace's.
 
-    def __init__(self, workspace: Workspace, lookups: int) -> None:
+    `lookups` is what the kernel may hold of each inode in it: none, or an unknown number. Where an earlier worker had
+    `put_down` what it holds, that is charged at once, and set right in the end; else growth has to wait so long.
+    """
+
+    def __init__(self, workspace: Workspace, lookups: int, put_down: bool) -> None:
         self._workspace = workspace
         self._lookups = lookups
         self._places: dict[int, list[Place]] = {}
         self._directories: deque[int] = deque()
         self._others: deque[int] = deque()
         self._linked: set[int] = set()
-        self._count = Count(workspace.account.scratch)
         self._failure: OSError | None = None
+        account = workspace.account
+        if put_down:
+            self._charged = account.take_over()
+            self._count = Count(account.scratch, account.expect, ONE_REQUEST)
+        else:
+            self._charged = Totals(0, 0)
+            self._count = Count(account.scratch, account.scratch.expect)
+        self._bytes, self._inodes = workspace.take_orphans() if lookups else workspace.clear_orphans()
         workspace.inodes.search(self)
         self._try_to_read(workspace.root, b".")
 
@@ -84,9 +99,10 @@ class Stocktaking:
         """Look at the rest; what could not be read stays so, and nothing more fits into its workspace."""
         while not self.is_done:
             self.look(1000)
-        workspace = self._workspace
+        workspace, charged = self._workspace, self._charged
         if self._failure is None:
             workspace.inodes.search_no_more(self)
+            workspace.account.settle(self._bytes - charged.bytes, self._inodes - charged.inodes)
         else:
             workspace.account.give_up(self._failure)
         self._count.finish()
@@ -140,12 +156,11 @@ class Stocktaking:
 
     def _charge(self, entry: Entry, st: os.stat_result) -> None:
         entry.lookups = max(entry.lookups, self._lookups)
-        content = 0
+        self._inodes += 1
         if isinstance(entry, RegularFile):
-            content = entry.charged
+            self._bytes += entry.charged
             if time.time() - st.st_ctime < SETTLE_AFTER_S:
                 entry.written_by_another()
-        self._workspace.account.settle(content, 1)
 
     def _register(self, directory: WorkspaceDirectory, inside: list[backing.Numbered]) -> None:
         """The names in a directory were read: charge them; their inodes can be claimed now."""
@@ -153,7 +168,7 @@ class Stocktaking:
             self._places.setdefault(number, []).append((directory, name))
             (self._directories if is_directory else self._others).append(number)
         directory.children += len(inside)
-        self._workspace.account.settle(NAME_BYTES * len(inside), 0)
+        self._bytes += NAME_BYTES * len(inside)
         for _, number, _ in inside:
             if isinstance(
                 self._workspace.inodes.at_hand(number), Tombstone

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fusefs import backing
-from fusefs.accounting import TurnAccount
+from fusefs.accounting import Totals, TurnAccount
 from fusefs.inodes import UNCOUNTED, Inodes
 from fusefs.nodes import Realm
 from fusefs.table import Table
@@ -179,18 +179,23 @@ class Workspace(Realm):
             entry = entry.parent
             entry.children -= 1
 
-    def take_orphans(self) -> None:
-        """Know and charge the files without a name that an earlier worker of this session had open."""
-        for descriptor in self.orphans.held():
-            self._take_orphan(descriptor)
+    def take_orphans(self) -> Totals:
+        """Know the files without a name that an earlier worker of this session had open; answers what they hold."""
+        files = [self._take_orphan(descriptor) for descriptor in self.orphans.held()]
+        return Totals(sum(file.charged for file in files), len(files))
 
-    def _take_orphan(self, descriptor: int) -> None:
+    def _take_orphan(self, descriptor: int) -> RegularFile:
         file = RegularFile(self, os.fstat(descriptor), self.root, b"")
         file.lookups = UNCOUNTED
         file.life = Life.ORPHAN
         file.held_by(descriptor)
         self.inodes.add(file)
-        self.account.settle(file.charged, 1)
+        return file
+
+    def clear_orphans(self) -> Totals:
+        """Remove those of an earlier session: nobody has them open."""
+        self.orphans.clear()
+        return Totals(0, 0)
 
     def sweep_orphans(self) -> None:
         """Remove orphans that turned out to be open no more."""

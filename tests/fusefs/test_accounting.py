@@ -131,7 +131,7 @@ def test_an_ended_turn_gives_its_room_to_the_user_at_once_and_to_scratch_when_fr
     assert held == Totals(60, 6)
     assert accounts.turn(first.id) is None
     assert used(second.user, second.scratch) == [(5, 1), (65, 7)]
-    accounts.freed(second.scratch, held)
+    accounts.freed(first.id, second.scratch, held)
     assert used(second.user, second.scratch) == [(5, 1), (5, 1)]
 
 
@@ -142,7 +142,7 @@ def test_accounts_that_nobody_needs_go() -> None:
         turn.settle(5, 1)
         held = accounts.close_turn(turn)
         assert [account.id for account in accounts.all()] == ["configured"] + ["removed"] * (agent == "removed")
-        accounts.freed(turn.scratch, held)
+        accounts.freed(turn.id, turn.scratch, held)
 
     assert [(account.id, account.used_bytes) for account in accounts.all()] == [("configured", 0)]
 
