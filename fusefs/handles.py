@@ -62,6 +62,11 @@ class Handles(Generic[Opened]):
             raise TurnEnded
         return opened
 
+    def realm(self, number: int) -> Realm | None:
+        """Where the open file of this number belongs; None where there is none."""
+        opened = self._opened.get(number)
+        return None if opened is None else opened.realm
+
     def release(self, number: int) -> None:
         """The kernel is done with it."""
         self._table.remove(number)

@@ -2,6 +2,7 @@
 
 import socket
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusefs.session import Session
 from fusefs.table import Table
@@ -18,11 +19,23 @@ class Replaced(Exception):
     """The worker makes way for another one."""
 
 
+class Lingering(NamedTuple):
+    """A worker that was killed and is not gone, since the kernel has it wait for a disk.
+
+    It never runs again; but the one call that it waits in may still be carried out. `process` is its pidfd, `turn` the
+    root of the turn that the call is for; 0 where that is not known.
+    """
+
+    process: int
+    turn: int
+
+
 @dataclass(frozen=True, slots=True)
 class Inherited:
     """Descriptors and facts that outlive a worker.
 
-    `resumed` says that the kernel session has been served by another worker before this one.
+    `resumed` says that the kernel session has been served by another worker before this one; `careful`, that this is
+    because a disk had that one wait; `lingering` are those that may wait still.
     """
 
     kernel: Session
@@ -31,3 +44,5 @@ class Inherited:
     supervisor_pid: int
     restarts: int
     resumed: bool
+    careful: bool = False
+    lingering: tuple[Lingering, ...] = ()

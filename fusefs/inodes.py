@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Iterator
 
-from fusefs.nodes import Directory, File, Node, Symlink, WritableDirectory, WritableFile, WritableNode
+from fusefs.nodes import Directory, File, Node, Realm, Symlink, WritableDirectory, WritableFile, WritableNode
 from policy.refusals import ReadOnly, Stale, TurnEnded
 
 UNCOUNTED = 1 << 40
@@ -30,6 +30,11 @@ class Inodes:
     def known(self, nodeid: int) -> Node | None:
         """The node of this number, of a live or an ended turn, or None."""
         return self._nodes.get(nodeid)
+
+    def realm(self, nodeid: int) -> Realm | None:
+        """Where the node of this number belongs; None where there is none."""
+        node = self._nodes.get(nodeid)
+        return None if node is None else node.realm
 
     def discard(self, nodeid: int) -> None:
         """Make a node unknown."""

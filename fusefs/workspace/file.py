@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from fusefs import backing
+from fusefs import backing, disk
 from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile, WritableHandle
 from fusefs.workspace.entry import Entry
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
@@ -72,7 +72,7 @@ class RegularFile(Entry, WritableFile):
             raise Stale
         directory, name, follow = self.place()
         flags = access | _OPEN_FLAGS
-        return os.open(name, flags & ~os.O_NOFOLLOW if follow else flags, dir_fd=directory)
+        return disk.open(name, flags & ~os.O_NOFOLLOW if follow else flags, dir_fd=directory)
 
     def settle(self, st: os.stat_result) -> None:
         """Charge what the file has allocated now."""
@@ -101,10 +101,10 @@ class RegularFile(Entry, WritableFile):
         """Have the backing filesystem allocate what it has put off, and charge that."""
         descriptor = self.open_backing(os.O_RDONLY)
         try:
-            backing.write_back(descriptor)
-            self.settle(os.fstat(descriptor))
+            disk.write_back(descriptor)
+            self.settle(disk.fstat(descriptor))
         finally:
-            os.close(descriptor)
+            disk.close(descriptor)
         self.fresh = 0
         self._expect(0)
 
@@ -114,9 +114,9 @@ class RegularFile(Entry, WritableFile):
             raise self.beyond_file_limit(size)
         self.tail = -1
         try:
-            os.ftruncate(descriptor, size)
+            disk.ftruncate(descriptor, size)
         finally:
-            st = os.fstat(descriptor)
+            st = disk.fstat(descriptor)
             self.settle(st)
         drop_set_id(descriptor, st, caller)
 
@@ -135,7 +135,7 @@ class RegularFile(Entry, WritableFile):
                 try:
                     self.truncate(descriptor, change.size, caller)
                 finally:
-                    os.close(descriptor)
+                    disk.close(descriptor)
         if change[1:] == (None,) * 5:
             return self.attributes()
         return super().change(change, caller, handle)
@@ -144,7 +144,10 @@ class RegularFile(Entry, WritableFile):
         if self.life is Life.GONE:
             raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
-        self.realm.admit(worst_case(0, len(value) + len(name), self.realm.block), 0)
+        growth = worst_case(0, len(value) + len(name), self.realm.block)
+        self.realm.admit(growth, 0)
+        if self.realm.careful is not None:
+            self.realm.careful.reserve(growth)
         try:
             super().set_xattr(name, value)
         finally:
@@ -201,7 +204,7 @@ class ReadHandle(Handle):
 
     def release(self) -> None:
         if self.descriptor >= 0:
-            os.close(self.descriptor)
+            disk.close(self.descriptor)
             self.descriptor = -1
             self.file.released()
 
@@ -223,13 +226,16 @@ class WriteHandle(ReadHandle, WritableHandle):
         if offset + len(data) > account.file_bytes:
             data = self._within_file_limit(offset, data)
         goes_on = offset == file.tail
-        if not account.fits(self._growth(offset, len(data), goes_on)):
+        growth = self._growth(offset, len(data), goes_on)
+        if not account.fits(growth):
             data = self._what_fits(offset, data, goes_on)
+        if file.realm.careful is not None:
+            file.realm.careful.reserve(min(growth, account.room().bytes))
         before = file.charged
         try:
-            written = os.pwrite(self.descriptor, data, offset)
+            written = disk.pwrite(self.descriptor, data, offset)
         finally:
-            st = os.fstat(self.descriptor)
+            st = disk.fstat(self.descriptor)
             file.settle(st)
             if not goes_on and file.charged > before:
                 file.add_piece()
@@ -272,7 +278,7 @@ class WriteHandle(ReadHandle, WritableHandle):
         """
         if not self.file.mappable:
             return False
-        size = os.fstat(self.descriptor).st_size
+        size = disk.fstat(self.descriptor).st_size
         end = offset + length
         return offset % mmap.PAGESIZE == 0 and (end == size or (end < size and end % mmap.PAGESIZE == 0))
 
@@ -281,7 +287,7 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     def synced(self) -> None:
         if self.descriptor >= 0:  # else its turn has ended meanwhile
-            self.file.settle(os.fstat(self.descriptor))
+            self.file.settle(disk.fstat(self.descriptor))
 
     def release(self) -> None:
         if self.descriptor >= 0:
@@ -308,4 +314,4 @@ def drop_set_id(descriptor: int, st: os.stat_result, caller: Caller) -> None:
     cleared = stat.S_IMODE(st.st_mode) & ~stat.S_ISUID
     if st.st_mode & stat.S_IXGRP or not backing.in_group(caller.pid, caller.gid, st.st_gid):
         cleared &= ~stat.S_ISGID
-    os.fchmod(descriptor, cleared)
+    disk.fchmod(descriptor, cleared)

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fusefs import backing
+import trio
+
+from fusefs import backing, disk
 from fusefs.accounting import TurnAccount
+from fusefs.careful import Careful
+from fusefs.in_hand import InHand
 from fusefs.inodes import UNCOUNTED, Inodes
 from fusefs.nodes import Realm
 from fusefs.table import Table
@@ -27,18 +31,25 @@ _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
     stat.S_IFDIR: WorkspaceDirectory,
     stat.S_IFLNK: Link,
 }
+MOST_WAITING = 8
+"""Threads that wait for a disk on behalf of one workspace; more of its requests wait for these."""
 MOST_HELD = 512
 """Inodes without a name that descriptors keep for one workspace, for programs that still look at them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all workspaces of a mount use together; `most_opened` is how much one of them may have open at once."""
+    """What all workspaces of a mount use together.
+
+    `careful` are those of them that are; `most_opened` is how much one of them may have open at once.
+    """
 
     inodes: Inodes
     descriptors: Descriptors
     reader: backing.Reader
     table: Table
+    in_hand: InHand
+    careful: set[Careful]
     most_opened: int
 
 
@@ -57,7 +68,7 @@ class Workspace(Realm):
         orphans: Orphans,
         shared: Shared,
     ) -> None:
-        super().__init__(shared.most_opened)
+        super().__init__(shared.most_opened, trio.CapacityLimiter(MOST_WAITING))
         self.turn = turn
         self.account = account
         self.orphans = orphans
@@ -66,12 +77,14 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self._shared = shared
         self._inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
-        self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
+        self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
         self.root.open_descriptor = descriptor
+        self.root_nodeid = self.root.nodeid
         self._inodes.add(self.root)
 
     def adopt(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
@@ -194,7 +207,7 @@ class Workspace(Realm):
         here, below = directory.descriptor(), []
         charged = inodes = 0
         for name in backing.names(here):
-            st = os.stat(name, dir_fd=here, follow_symlinks=False)
+            st = disk.stat(name, dir_fd=here, follow_symlinks=False)
             entry = self.adopt(st, directory, name)
             charged += NAME_BYTES
             if entry.lookups:
@@ -209,7 +222,7 @@ class Workspace(Realm):
         return below
 
     def _take_orphan(self, descriptor: int) -> None:
-        file = RegularFile(self, os.fstat(descriptor), self.root, b"")
+        file = RegularFile(self, disk.fstat(descriptor), self.root, b"")
         file.lookups = UNCOUNTED
         file.life = Life.ORPHAN
         file.held_by(descriptor)
@@ -236,6 +249,18 @@ class Workspace(Realm):
         if self.account.pending_bytes and not self.account.fits(grown_bytes):
             self.unsettled.write_back()
         self.account.admit(grown_bytes, grown_inodes)
+
+    def be_careful(self) -> Careful:
+        """Run operations so that those who wait for the disk keep nobody else waiting, until it is quick again."""
+
+        def relax() -> None:
+            self._shared.careful.discard(careful)
+            self.careful = None
+
+        careful = Careful(self.root_nodeid, self.account, self.table, self._shared.in_hand, relax)
+        self._shared.careful.add(careful)
+        self.careful = careful
+        return careful
 
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""
