@@ -134,10 +134,14 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             source, source_name, follow = node.place()
             here = self.descriptor()  # again: opening the other directory may have closed this one's
             disk.link(source_name, name, src_dir_fd=source, dst_dir_fd=here, follow_symlinks=follow)
+            try:
+                st = backing.stat_at(here, name)
+            except OSError:  # it is there, but cannot be told of
+                disk.unlink(name, dir_fd=here)
+                raise
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, 0)
             raise
-        st = backing.stat_at(here, name)
         return self.realm.adopt(st, self, name), st
 
     def unlink(self, name: bytes) -> None:
@@ -218,12 +222,12 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def _made(self, here: int, name: bytes, mode: int, caller: Caller, make: Callable[[int], None]) -> os.stat_result:
         make(here)
-        st = backing.stat_at(here, name)
-        while self.realm.number_is_taken(st.st_ino):
-            self.realm.orphans.set_aside(here, name, st.st_ino)
-            make(here)
-            st = backing.stat_at(here, name)
         try:
+            st = backing.stat_at(here, name)
+            while self.realm.number_is_taken(st.st_ino):
+                self.realm.orphans.set_aside(here, name, st.st_ino)
+                make(here)
+                st = backing.stat_at(here, name)
             if self._give(here, name, mode, caller):
                 st = backing.stat_at(here, name)
         except OSError:
