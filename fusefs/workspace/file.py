@@ -84,6 +84,24 @@ class RegularFile(Entry, WritableFile):
                 self.pieces = self.fresh = 0
                 self._expect(0)
 
+    def look(self, descriptor: int, grown: int) -> os.stat_result:
+        """Charge what it has allocated, after a change by which it has grown by `grown` bytes at most."""
+        try:
+            st = disk.fstat(descriptor)
+        except OSError:
+            self.charge_untold(grown)
+            raise
+        self.settle(st)
+        return st
+
+    def charge_untold(self, grown: int) -> None:
+        """The disk does not tell what it has allocated: charge the most that it can be, until it does."""
+        account = self.realm.account
+        grown = min(grown, account.room().bytes)
+        account.settle(grown, 0)
+        self.charged += grown
+        self.realm.unsettled.doubt(self)
+
     def add_piece(self) -> None:
         """Something was allocated away from what came before it."""
         self.pieces += 1
@@ -116,8 +134,7 @@ class RegularFile(Entry, WritableFile):
         try:
             disk.ftruncate(descriptor, size)
         finally:
-            st = disk.fstat(descriptor)
-            self.settle(st)
+            st = self.look(descriptor, 0)
         drop_set_id(descriptor, st, caller)
 
     def beyond_file_limit(self, size: int) -> LimitReached:
@@ -151,11 +168,21 @@ class RegularFile(Entry, WritableFile):
         try:
             super().set_xattr(name, value)
         finally:
-            self.settle(self.attributes())
+            self._look_by_name(growth)
 
     def remove_xattr(self, name: bytes) -> None:
-        super().remove_xattr(name)
-        self.settle(self.attributes())
+        try:
+            super().remove_xattr(name)
+        finally:
+            self._look_by_name(0)
+
+    def _look_by_name(self, grown: int) -> None:
+        try:
+            st = self.attributes()
+        except OSError:
+            self.charge_untold(grown)
+            raise
+        self.settle(st)
 
     def needed(self) -> bool:
         # An orphan is open also where a new worker has not come to its handles yet.
@@ -180,8 +207,7 @@ class RegularFile(Entry, WritableFile):
         """One handle less."""
         self.opens -= 1
         if not self.opens and self.life is Life.ORPHAN:
-            self.realm.orphans.remove(self.nodeid)
-            self.unlinked()
+            self.realm.free_orphan(self)
 
 
 class ReadHandle(Handle):
@@ -235,8 +261,7 @@ class WriteHandle(ReadHandle, WritableHandle):
         try:
             written = disk.pwrite(self.descriptor, data, offset)
         finally:
-            st = disk.fstat(self.descriptor)
-            file.settle(st)
+            st = file.look(self.descriptor, worst_case(offset, len(data), file.realm.block))
             if not goes_on and file.charged > before:
                 file.add_piece()
         file.tail = offset + written

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from fusefs.workspace.file import Life, RegularFile
 from fusefs.workspace.orphans import Orphans
 from fusefs.workspace.settling import Unsettled
 from policy.limits import NAME_BYTES
+
+log = logging.getLogger(__name__)
 
 _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
     stat.S_IFREG: RegularFile,
@@ -82,6 +85,7 @@ class Workspace(Realm):
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
+        self._unfreed: dict[RegularFile, None] = {}
         self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
         self.root.open_descriptor = descriptor
         self.root_nodeid = self.root.nodeid
@@ -233,15 +237,29 @@ class Workspace(Realm):
         """Remove orphans that turned out to be open no more."""
         for node in self._inodes:
             if node.realm is self and isinstance(node, RegularFile) and node.life is Life.ORPHAN and not node.opens:
-                self.orphans.remove(node.nodeid)
-                node.unlinked()
+                self.free_orphan(node)
+
+    def free_orphan(self, file: RegularFile) -> None:
+        """Remove a file that has no name and is open no more; later, where the disk fails."""
+        try:
+            self.orphans.remove(file.nodeid)
+        except OSError as error:
+            if file not in self._unfreed:
+                log.error("turn %s: cannot free what it has deleted for now: %s", self.turn, error)
+            self._unfreed[file] = None
+            return
+        self._unfreed.pop(file, None)
+        file.unlinked()
 
     def number_is_taken(self, nodeid: int) -> bool:
         """Whether an inode's number still means an earlier one to the kernel."""
         return isinstance(self._inodes.known(nodeid), Tombstone)
 
     def release_numbers(self) -> None:
-        """Give back inodes that were kept out of use only as long as their number was taken."""
+        """Give back inodes that were kept out of use only as long as their number was taken, or the disk failed."""
+        for file in list(self._unfreed):
+            self.free_orphan(file)
+            self.drop(file)
         self.orphans.release_aside(self.number_is_taken)
 
     def admit(self, grown_bytes: int, grown_inodes: int) -> None:
