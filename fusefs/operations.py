@@ -17,7 +17,7 @@ from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, St
 
 from fusefs.backing import RENAME_EXCHANGE, SET_ID
 from fusefs.careful import Careful, on_behalf_of
-from fusefs.handlers import changing, file_handler, handler, listing_handler, waiting_handler
+from fusefs.handlers import changing, file_handler, handler, listing_handler, until_it_fails, waiting_handler
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
@@ -241,7 +241,7 @@ class Operations(pyfuse3.Operations):
 
     @listing_handler
     def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
-        for listed in self.listings.live(fh).entries(start):
+        for listed in until_it_fails(self.listings.live(fh).entries(start)):
             node = listed.node
             if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
                 self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
