@@ -74,6 +74,7 @@ class Layout:
         folder = self.turns / key
         folder.mkdir(mode=0o700)
         work = folder / "work"
+        self.orphans(key)
         made = [work, work / "outbox"] if outbox else [work]
         for path in made:
             path.mkdir(mode=0o700)

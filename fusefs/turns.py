@@ -116,7 +116,11 @@ class Turns:
             self._check_tenancy(request.org)
             record = _record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
-            return self._take_up(record)
+            try:
+                return self._take_up(record)
+            except OSError:
+                await trio.to_thread.run_sync(self._unmake, record)
+                raise
 
     def _check_tenancy(self, org: str) -> None:
         settings = self._deployment.fusefs
@@ -132,6 +136,11 @@ class Turns:
             if record.key in self._layout.live():
                 shutil.rmtree(self._layout.end(record.key))
             raise
+
+    def _unmake(self, record: TurnRecord) -> None:
+        """The turn was made, but cannot be taken up. What cannot be undone now is swept at the next start."""
+        shutil.rmtree(self._layout.end(record.key))
+        self._journal.end(record.key, time.time())
 
     async def end(self, turn: str) -> TurnRecord:
         """End a turn: its workspace is gone at once for everyone, its bytes are freed in the background.
@@ -197,14 +206,24 @@ class Turns:
     def _take_up(self, record: TurnRecord, *, resumed: bool = False) -> Turn:
         agent = self._agent(record.agent)
         account = self._accounts.open_turn(record.key, record.agent, record.user, agent.limits)
-        work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
-        workspace = self._surfaces.open(record, work, orphans, account)
-        if resumed:
-            workspace.take_stock()
-        else:
-            workspace.orphans.clear()
-            held = measure(workspace.root.descriptor())
-            account.settle(held.bytes, held.inodes)
+        try:
+            work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
+            workspace = self._surfaces.open(record, work, orphans, account)
+        except OSError:
+            self._accounts.close_turn(account)
+            raise
+        try:
+            if resumed:
+                workspace.take_stock()
+            else:
+                workspace.orphans.clear()
+                held = measure(workspace.root.descriptor())
+                account.settle(held.bytes, held.inodes)
+        except OSError:
+            self._surfaces.close(record, workspace)
+            workspace.close()
+            self._accounts.freed(account.scratch, self._accounts.close_turn(account))
+            raise
         turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox)
         return turn
 
