@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,9 @@ class Disk:
     remote: Remote
 
     @contextmanager
-    def fault(self, operation: str, path: str | Path, error: str | None = None, **options: int) -> Iterator["Met"]:
+    def fault(
+        self, operation: str, path: str | Path, error: str | None = None, **options: int | None
+    ) -> Iterator["Met"]:
         """Meanwhile a fault is set (`Fault` says what the options are), and something has met it in the end."""
         number = self.remote.set(Fault(operation, str(path), error, **options))  # type: ignore[arg-type]
         met = Met(self.remote, number)
@@ -58,10 +60,9 @@ def faulty_disk(source: Path, mountpoint: Path, control: Path) -> Iterator[Disk]
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"mounted\n"
-            remote = Remote(control)
-            yield Disk(source, remote)
-            remote.take_all_back()
-            remote.close()
+            with closing(Remote(control)) as remote:
+                yield Disk(source, remote)
+                remote.take_all_back()
             unmounted = subprocess.run(["umount", str(mountpoint)], capture_output=True, text=True)
             assert unmounted.returncode == 0, unmounted.stderr
             assert process.wait(SECONDS_TO_END) == 0
