@@ -11,24 +11,24 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from fusefs import disk
 from policy.limits import BLOCK_BYTES
 
 RENAME_NOREPLACE = 1  # linux/fs.h
 RENAME_EXCHANGE = 2
-_SYNC_FILE_RANGE_WRITE = 2
 _DIRENT = struct.Struct("<QqHB")  # ino, off, reclen, type; the name follows, ended by NUL
-_DIRENTS = 32_768
 SET_ID = stat.S_ISUID | stat.S_ISGID
 
 T = TypeVar("T")
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None)
+_TMPFS = 0x01021994  # linux/magic.h
 
 
 def stat_at(directory: int, name: bytes) -> os.stat_result:
     """lstat(2) of a name in a directory. Raises FileNotFoundError."""
-    return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return disk.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
 def stat_if_there(directory: int, name: bytes) -> os.stat_result | None:
@@ -41,12 +41,12 @@ def stat_if_there(directory: int, name: bytes) -> os.stat_result | None:
 
 def open_directory(directory: int, name: bytes) -> int:
     """A descriptor for the *at calls; it needs no permission on the directory itself."""
-    return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    return disk.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
 
 
 def hold(directory: int, name: bytes) -> int:
     """A descriptor that keeps an inode of any type in being, and its number in use, when its last name goes."""
-    return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    return disk.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
 
 
 def path_of(descriptor: int) -> bytes:
@@ -56,33 +56,29 @@ def path_of(descriptor: int) -> bytes:
 
 def names(directory: int) -> list[bytes]:
     """The names in a directory, in the order in which the backing filesystem gives them."""
-    return os.listdir(path_of(directory))
+    return disk.listdir(path_of(directory))
 
 
-class Numbered(NamedTuple):
-    """A name, the inode number that the directory tells of it, and whether that is a directory's."""
-
-    name: bytes
-    number: int
-    is_directory: bool
+Numbered = tuple[bytes, int, bool]
+"""A name, the inode number that the directory tells of it, and whether that is a directory's."""
 
 
 def numbered_names(directory: int, name: bytes) -> list[Numbered]:
     """What lies in a directory of a directory, without a look at the inodes themselves."""
     here = open_directory(directory, name)
     try:
-        with permitted(here), os.scandir(path_of(here)) as entries:
-            return [Numbered(entry.name, entry.inode(), entry.is_dir(follow_symlinks=False)) for entry in entries]
+        with permitted(here):
+            return disk.scan(path_of(here))
     finally:
-        os.close(here)
+        disk.close(here)
 
 
 def remove(directory: int, name: bytes) -> None:
-    """Remove a file, or an empty directory."""
-    if stat.S_ISDIR(stat_at(directory, name).st_mode):
-        os.rmdir(name, dir_fd=directory)
-    else:
-        os.unlink(name, dir_fd=directory)
+    """Remove a file, or an empty directory; not even looking at it, which a failing disk may refuse."""
+    try:
+        disk.unlink(name, dir_fd=directory)
+    except (IsADirectoryError, PermissionError):  # Linux says the first of a directory, POSIX the second
+        disk.rmdir(name, dir_fd=directory)
 
 
 @contextmanager
@@ -91,20 +87,20 @@ def permitted(directory: int) -> Iterator[None]:
     if os.geteuid() == 0:
         yield
         return
-    mode = stat.S_IMODE(os.fstat(directory).st_mode)
+    mode = stat.S_IMODE(disk.fstat(directory).st_mode)
     if mode & stat.S_IRWXU == stat.S_IRWXU:
         yield
         return
-    os.chmod(path_of(directory), mode | stat.S_IRWXU)
+    disk.chmod(path_of(directory), mode | stat.S_IRWXU)
     try:
         yield
     finally:
-        os.chmod(path_of(directory), mode)
+        disk.chmod(path_of(directory), mode)
 
 
 def open_listing(directory: int) -> int:
     """A descriptor that a directory can be listed through."""
-    return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    return disk.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
 
 
 def next_entries(listing: int) -> list[tuple[int, bytes]]:
@@ -113,24 +109,13 @@ def next_entries(listing: int) -> list[tuple[int, bytes]]:
     Offsets are the backing filesystem's own (getdents64(2), d_off): they stay right while entries come and go, and
     through another descriptor, too.
     """
-    buffer = ctypes.create_string_buffer(_DIRENTS)
-    count = _libc.getdents64(listing, buffer, _DIRENTS)
-    if count < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    entries, at, raw = [], 0, buffer.raw
-    while at < count:
+    raw = disk.getdents(listing)
+    entries, at = [], 0
+    while at < len(raw):
         _, offset, length, _ = _DIRENT.unpack_from(raw, at)
         entries.append((offset, raw[at + _DIRENT.size : raw.index(0, at + _DIRENT.size)]))
         at += length
     return entries
-
-
-def exchange(directory: int, name: bytes, other: int, other_name: bytes) -> None:
-    """renameat2(2) with RENAME_EXCHANGE. Raises OSError as it does."""
-    if _libc.renameat2(directory, name, other, other_name, RENAME_EXCHANGE):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
 
 
 def in_group(pid: int, primary: int, group: int) -> bool:
@@ -149,22 +134,15 @@ def discard_content(descriptor: int) -> None:
     """Free the blocks of a regular file that has no name and no open handle left."""
     path = path_of(descriptor)
     try:
-        os.truncate(path, 0)
+        disk.truncate(path, 0)
     except PermissionError:  # not root, and the owner had taken his own right to write
-        os.chmod(path, 0o600)
-        os.truncate(path, 0)
+        disk.chmod(path, 0o600)
+        disk.truncate(path, 0)
 
 
 def charged_bytes(st: os.stat_result) -> int:
     """What an inode's content is charged with: the allocated blocks of a regular file, nothing for the rest."""
     return st.st_blocks * BLOCK_BYTES if stat.S_ISREG(st.st_mode) else 0
-
-
-def write_back(descriptor: int) -> None:
-    """Have the filesystem allocate what it has put off, without waiting for the disk (sync_file_range(2))."""
-    if _libc.sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
 
 
 def fitting(descriptor: int, offset: int, length: int, room: int, block: int) -> int:
@@ -192,7 +170,7 @@ def fitting(descriptor: int, offset: int, length: int, room: int, block: int) ->
 
 def _seek(descriptor: int, offset: int, whence: int) -> int | None:
     try:
-        return os.lseek(descriptor, offset, whence)
+        return disk.lseek(descriptor, offset, whence)
     except OSError as error:
         if error.errno != errno.ENXIO:  # past the end, or nothing but a hole from here on
             raise
@@ -216,12 +194,20 @@ class Reader:
             except OSError as error:
                 if error.errno != errno.EOPNOTSUPP or not self._flags:
                     raise
+                if not _is_memory(descriptor):
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
                 self._flags = 0  # tmpfs knows no RWF_NOWAIT, and never waits either
                 continue
             if count == 0:
                 break
             got += count
         return buffer[:got]
+
+
+def _is_memory(descriptor: int) -> bool:
+    """Whether a file lies on tmpfs (statfs(2), f_type, which os.fstatvfs does not tell)."""
+    answer = (ctypes.c_long * 32)()
+    return not _libc.fstatfs(descriptor, answer) and answer[0] == _TMPFS
 
 
 def in_thread(descriptor: int, call: Callable[[int], T]) -> Callable[[], T]:

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
@@ -17,13 +17,14 @@ import trio
 
 from fusefs import __version__, backing, requests, session, space, status, tombstones
 from fusefs.accounting import Accounts
+from fusefs.careful import on_behalf_of
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
 from fusefs.event_records import EventRecords
 from fusefs.event_schema import Kind as EventKind
 from fusefs.events import Events
 from fusefs.in_hand import InHand
-from fusefs.inherited import Inherited, Replaced
+from fusefs.inherited import Inherited, Lingering, Replaced
 from fusefs.inodes import Inodes
 from fusefs.journal import Journal
 from fusefs.layout import Layout
@@ -34,15 +35,21 @@ from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
 from fusefs.turns import Turns
-from fusefs.workspace import Shared
+from fusefs.watch import Complaint, Watch
+from fusefs.workspace import Shared, Workspace
 from fusefs.workspace.descriptors import Descriptors
 from fusefs.workspace.settling import SETTLE_AFTER_S
 
 log = logging.getLogger(__name__)
 
 WANTED_DESCRIPTORS = 1 << 20
-CONCURRENT_REQUESTS = 32
-"""Requests that may wait for the disk at once; more wait in the kernel."""
+CONCURRENT_REQUESTS = 4096
+"""Requests that may wait for a disk, or for others that do, at once; more wait in the kernel, of whichever turn.
+
+Each takes a task while it waits, and the memory that its own request fills.
+"""
+DRAIN_S = 1.0
+"""How long a worker that makes way waits for calls that wait for a disk; the next one is sent them again."""
 SETTLE_EVERY_S = 5.0
 
 
@@ -57,11 +64,14 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
     os.umask(0)  # the kernel has applied the caller's
     gc.disable()  # until it is tamed: what is made while taking stock stays
     descriptors = _raise_descriptor_limit()
+    table = Table(inherited.table.descriptor)  # anew: the supervisor has not seen what other workers put down
     shared = Shared(
         inodes=Inodes(),
         descriptors=Descriptors(descriptors // 8),
         reader=backing.Reader(session.MAX_WRITE),
-        table=Table(inherited.table.descriptor),  # anew: the supervisor has not seen what other workers put down
+        table=table,
+        in_hand=InHand(table, inherited.resumed),
+        careful=set(),
         most_opened=descriptors // 4,
     )
     path = Layout(settings.state).journal
@@ -70,7 +80,10 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         records = stack.enter_context(closing(EventRecords(path)))
         events = stack.enter_context(closing(Events(records)))
         try:
-            trio.run(_serve, settings, inherited, journal, events, shared, ready)
+            complaint = Complaint(table, inherited.supervisor_pid)
+            watch = Watch(complaint.stuck)
+            served = partial(_serve, settings, inherited, journal, events, shared, complaint, watch, ready)
+            trio.run(served, instruments=[watch])
         except ExceptionGroup as group:
             raise _single(group) from group
 
@@ -84,13 +97,20 @@ def _single(group: ExceptionGroup) -> Exception:
 
 
 async def _serve(
-    settings: Settings, inherited: Inherited, journal: Journal, events: Events, shared: Shared, ready: Ready
+    settings: Settings,
+    inherited: Inherited,
+    journal: Journal,
+    events: Events,
+    shared: Shared,
+    complaint: Complaint,
+    watch: Watch,
+    ready: Ready,
 ) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
     accounts = Accounts(configured, shared.table.ledger())
-    in_hand = InHand(shared.table, inherited.resumed)
-    operations = Operations(inodes, shared.table, in_hand, space.answering(kernel.device_number, accounts))
+    answering = space.answering(kernel.device_number, accounts)
+    operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     surfaces = Surfaces(shared, operations, operators)
     info = partial(_info, settings, inherited, time.monotonic())
     async with trio.open_nursery() as nursery:
@@ -108,13 +128,15 @@ async def _serve(
         app = create_app(turns, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
-        nursery.start_soon(_settle, turns)
+        await _take_care(inherited, shared.table, turns, nursery)
+        nursery.start_soon(_settle, turns, watch, nursery)
         nursery.start_soon(events.keep)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
-        waiter = _hand_over(inherited, operations, shared.table)
-        nursery.start_soon(_end_on_signal, kernel, waiter, ending)
+        waiter = _hand_over(inherited, operations, shared.table, watch)
+        nursery.start_soon(_end_on_signal, kernel, waiter, ending, complaint.give_up)
         _tell_of_loss(events, inherited)
         _tame_collector()
+        watch.start()
         ready(info())
         await pyfuse3.main(1, CONCURRENT_REQUESTS)
         nursery.cancel_scope.cancel()
@@ -155,7 +177,7 @@ async def _beat(table: Table, every_s: float) -> None:
         await trio.sleep(every_s)
 
 
-def _hand_over(inherited: Inherited, operations: Operations, table: Table) -> requests.DeviceWaiter:
+def _hand_over(inherited: Inherited, operations: Operations, table: Table, watch: Watch) -> requests.DeviceWaiter:
     """Let pyfuse3 serve the session that the supervisor has begun; answers what waits for its requests."""
     handover = session.Handover()
     device = inherited.kernel.device
@@ -165,7 +187,7 @@ def _hand_over(inherited: Inherited, operations: Operations, table: Table) -> re
         if inherited.resumed and inherited.kernel.resends:
             session.ask_again(device)
 
-    waiter = requests.DeviceWaiter(adopt, table.told)
+    waiter = requests.DeviceWaiter(adopt, table.told, watch.rouse)
     vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait)
     pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
     return waiter
@@ -198,18 +220,51 @@ def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInf
     )
 
 
-async def _settle(turns: Turns) -> None:
+async def _take_care(inherited: Inherited, table: Table, turns: Turns, nursery: trio.Nursery) -> None:
+    """After a worker that a disk had wait: be careful with all turns.
+
+    What such a worker waits in may still be carried out, but not once it is gone. Until then nothing new is done in
+    the turn that it was for, so that nothing old comes after it.
+    """
+    if not inherited.careful:
+        return
+    calling = {in_hand.turn for in_hand in table.in_hand() if in_hand.under_way}
+    for workspace in turns.workspaces():
+        careful = workspace.be_careful()
+        root = workspace.root_nodeid
+        until = [each for each in inherited.lingering if root in calling or each.turn in (root, 0)]
+        if until:
+            await nursery.start(careful.hold_until, partial(_gone, until))
+
+
+async def _gone(lingering: Sequence[Lingering]) -> None:
+    for each in lingering:
+        await trio.lowlevel.wait_readable(each.process)
+
+
+async def _settle(turns: Turns, watch: Watch, nursery: trio.Nursery) -> None:
     while True:
         await trio.sleep(SETTLE_EVERY_S)
-        for turn in turns.live():
-            turn.workspace.unsettled.due(time.monotonic() - SETTLE_AFTER_S)
-            turn.workspace.release_numbers()
+        watch.rouse()
+        for workspace in turns.workspaces():
+            if workspace.careful is None:
+                _settle_one(workspace)
+            elif not workspace.careful.is_busy:
+                nursery.start_soon(on_behalf_of, workspace, partial(_settle_one, workspace))
 
 
-async def _end_on_signal(kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending) -> None:
+def _settle_one(workspace: Workspace) -> None:
+    workspace.unsettled.look_again()
+    workspace.unsettled.due(time.monotonic() - SETTLE_AFTER_S)
+    workspace.release_numbers()
+
+
+async def _end_on_signal(
+    kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending, give_up: Callable[[], None]
+) -> None:
     """SIGTERM: unmount, which ends the loop; programs that still use the mount get ENOTCONN.
 
-    SIGUSR1: read no more requests and answer those that are read.
+    SIGUSR1: read no more requests and answer those that are read; `give_up` on those that wait for a disk.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1) as signals:
         async for number in signals:
@@ -217,6 +272,8 @@ async def _end_on_signal(kernel: session.Session, waiter: requests.DeviceWaiter,
                 ending.replaced = True
                 waiter.close()
                 pyfuse3.terminate()
+                await trio.sleep(DRAIN_S)
+                give_up()
                 continue
             log.info("%s: ending", signal.Signals(number).name)
             try:

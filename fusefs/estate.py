@@ -11,11 +11,12 @@ import os
 import select
 import socket
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 from fusefs import mounts, session
 from fusefs.control_socket import adopted, listening
+from fusefs.inherited import Lingering
 from fusefs.layout import Layout
 from fusefs.settings import Settings
 from fusefs.table import OtherLayout, Table
@@ -23,6 +24,7 @@ from fusefs.table import OtherLayout, Table
 log = logging.getLogger(__name__)
 
 HANDED_ON = "FUSEFS_INHERITED"
+LINGERING = "FUSEFS_LINGERING"
 KEPT = ("device", "listener", "table", "facts")
 """What a service manager keeps; the lock is not among them, since it must not outlive all daemons."""
 _FIRST_PASSED = 3  # SD_LISTEN_FDS_START
@@ -36,6 +38,8 @@ class Estate:
         self.kernel = kernel
         self.listener = listener
         self.table = table
+        self.lingering: dict[int, Lingering] = {}
+        """Workers that were killed and are not gone, by pid."""
         self._has_session = True
         self._facts = facts
         self._lock = lock
@@ -61,7 +65,23 @@ class Estate:
 
     def environment(self, worker: int) -> dict[str, str]:
         """For the next supervisor: where its heirlooms are, and the worker that serves meanwhile."""
-        return {**os.environ, HANDED_ON: json.dumps({**self.heirlooms(), "worker": worker})}
+        lingering = {pid: each.turn for pid, each in self.lingering.items()}
+        told = {HANDED_ON: {**self.heirlooms(), "worker": worker}, LINGERING: lingering}
+        return {**os.environ, **{name: json.dumps(value) for name, value in told.items()}}
+
+    def linger(self, pid: int, turn: int) -> None:
+        """Remember a worker that was killed and is not gone (see `Lingering`). Nothing where it is gone by now."""
+        with suppress(ProcessLookupError):
+            self.lingering[pid] = Lingering(os.pidfd_open(pid), turn)
+
+    def reap(self) -> list[int]:
+        """Forget those of them that are gone now; answers which."""
+        gone = [pid for pid, each in self.lingering.items() if select.select([each.process], [], [], 0)[0]]
+        for pid in gone:
+            os.close(self.lingering.pop(pid).process)
+            with suppress(ChildProcessError):  # another supervisor had started it
+                os.waitpid(pid, 0)
+        return gone
 
     def renew(self, without: Collection[str]) -> None:
         """Abort the session, so that programs get an error instead of waiting for ever, and mount anew.
@@ -81,7 +101,7 @@ class Estate:
         self._has_session = False
         os.close(self.kernel.device)
         if _is_mounted(self.kernel):
-            session.unmount(self.kernel.mountpoint, lazily=True)
+            session.unmount(self.kernel.mountpoint, lazily=True, abort=bool(self.lingering))
 
 
 class Predecessor(NamedTuple):
@@ -98,6 +118,7 @@ def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
     Raises StateUnusable, SocketUnusable, SessionError; OtherLayout where a worker serves that cannot be taken over.
     """
     handed = _handed_on()
+    lingering = json.loads(os.environ.pop(LINGERING, "{}"))
     worker = handed.pop("worker", None)
     table = _table_of(handed, worker)
     layout = Layout(settings.state)
@@ -116,6 +137,8 @@ def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
             predecessor = None
         else:
             estate = Estate(kernel, listener, table, handed["facts"], lock)
+            for pid, turn in lingering.items():
+                estate.linger(int(pid), turn)
             predecessor = Predecessor(facts["restarts"], worker)
         stack.callback(estate.end_session)
         yield estate, predecessor

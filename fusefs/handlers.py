@@ -1,6 +1,8 @@
 """What makes a pyfuse3 handler of a method: errors become their errno, and a change in hand is put down.
 
-A method that needs totals which are still being counted is called again once they are known.
+A method that needs totals which are still being counted is called again once they are known. What a request is about,
+its first argument tells: where that belongs to a careful turn, the method runs as an operation of that turn
+(fusefs.careful).
 
 A handler that raised anything but FUSEError would end pyfuse3's loop, and with it the whole mount.
 """
@@ -8,12 +10,16 @@ A handler that raised anything but FUSEError would end pyfuse3's loop, and with 
 import errno
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from pyfuse3 import FUSEError
 
+from fusefs.careful import Careful
 from fusefs.counting import StillCounting
+from fusefs.in_hand import Operation
+from fusefs.nodes import Realm
 from fusefs.repeats import was_applied
 from policy.refusals import Refusal
 
@@ -34,13 +40,42 @@ def _refuse(error: BaseException, handler: str) -> FUSEError:
     return FUSEError(errno.EIO)
 
 
-def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
-    """Make a pyfuse3 handler of a method that awaits nothing."""
+Find: TypeAlias = Callable[[Any, int], Awaitable[Realm | None]]
+"""Tells where it belongs what a request to operations is about."""
 
+
+async def _of_inode(operations: Any, nodeid: int) -> Realm | None:  # noqa: ANN401 - Operations are above this
+    realm: Realm | None = await operations.inodes.realm(nodeid)
+    return realm
+
+
+async def _of_file(operations: Any, number: int) -> Realm | None:  # noqa: ANN401
+    return await _of_handle(operations, operations.files, number)
+
+
+async def _of_listing(operations: Any, number: int) -> Realm | None:  # noqa: ANN401
+    return await _of_handle(operations, operations.listings, number)
+
+
+async def _of_handle(operations: Any, handles: Any, number: int) -> Realm | None:  # noqa: ANN401
+    realm: Realm | None = handles.realm(number)
+    nodeid: int | None = handles.inode(number)
+    return realm if nodeid is None else await _of_inode(operations, nodeid)
+
+
+async def _careful(find: Find, arguments: Sequence[Any]) -> Careful | None:
+    realm = await find(arguments[0], arguments[1])
+    return None if realm is None else realm.careful
+
+
+def _handler(find: Find, method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
     @functools.wraps(method)
     async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        operations: Any = arguments[0]
         while True:
             try:
+                if operations.careful and (careful := await _careful(find, arguments)):
+                    return await careful.run(partial(method, *arguments, **named))
                 return method(*arguments, **named)
             except StillCounting as still:
                 counted = still.counted
@@ -49,6 +84,21 @@ def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutin
             await counted.wait()
 
     return run
+
+
+def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    """Make a pyfuse3 handler of a method that is about an inode and awaits nothing."""
+    return _handler(_of_inode, method)
+
+
+def file_handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    """The same of one that is about an open file."""
+    return _handler(_of_file, method)
+
+
+def listing_handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    """The same of one that is about an open directory."""
+    return _handler(_of_listing, method)
 
 
 def waiting_handler(
@@ -73,17 +123,22 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
     """
 
     def decorate(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+        def change(left: Operation | None, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+            operations: Any = arguments[0]
+            if left is not None and was_applied(operations.inodes, left):
+                return again(*arguments)
+            operations.in_hand.take((method.__name__, *arguments[1 : identified_by + 1]))
+            return method(*arguments, **named)
+
         @functools.wraps(method)
         async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             operations: Any = arguments[0]
-            operation = (method.__name__, *arguments[1 : identified_by + 1])
             while True:
                 try:
-                    left = operations.in_hand.left(operation)
-                    if left is not None and was_applied(operations.inodes, left):
-                        return again(*arguments)
-                    operations.in_hand.take(operation)
-                    return method(*arguments, **named)
+                    left = operations.in_hand.left(method.__name__, arguments[1 : identified_by + 1])
+                    if operations.careful and (careful := await _careful(_of_inode, arguments)):
+                        return await careful.run(partial(change, left, *arguments, **named))
+                    return change(left, *arguments, **named)
                 except StillCounting as still:
                     counted = still.counted
                 except Exception as error:
@@ -93,3 +148,15 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
         return run
 
     return decorate
+
+
+def until_it_fails(entries: Iterator[Answer]) -> Iterator[Answer]:
+    """What a listing gives before it fails; the kernel asks on from there, and is told then."""
+    some = False
+    try:
+        for entry in entries:
+            yield entry
+            some = True
+    except OSError:
+        if not some:
+            raise

@@ -107,6 +107,16 @@ class Handles(Generic[Opened]):
             raise Stale
         return opened
 
+    def realm(self, number: int) -> Realm | None:
+        """Where the open file of this number belongs; None where there is none."""
+        opened = self._opened.get(number)
+        return None if opened is None else opened.realm
+
+    def inode(self, number: int) -> int | None:
+        """What an earlier worker had opened under this number, if it is not open again."""
+        left = self._left.get(number)
+        return None if left is None else left.nodeid
+
     def release(self, number: int) -> None:
         """The kernel is done with it."""
         self._table.remove(number)

@@ -18,23 +18,32 @@ Operation = tuple[int | str | bytes, ...]
 
 
 class InHand:
-    """Puts down operations, and knows the one that an earlier worker has left."""
+    """Puts down operations, and knows those that an earlier worker has left.
+
+    `place` is where in the table they are put down: a careful turn has one of its own, since others go on while a call
+    for it is under way.
+    """
 
     def __init__(self, table: Table, resumed: bool) -> None:
         self._table = table
-        self._left = _loaded(table.in_hand()) if resumed else None
+        left = [_loaded(in_hand.record) for in_hand in table.in_hand()] if resumed else []
+        self._left = [operation for operation in left if operation is not None]
         self._until = time.monotonic() + KNOWN_FOR_S
+        self.place = 0
 
     def take(self, operation: Operation) -> None:
         """An operation is about to be applied."""
-        self._table.take_in_hand(marshal.dumps(operation))
+        self._table.take_in_hand(marshal.dumps(operation), self.place)
 
-    def left(self, operation: Operation) -> Operation | None:
+    def left(self, handler: str, arguments: tuple[object, ...]) -> Operation | None:
         """What an earlier worker had put down of this operation, once; None where it was another, or none."""
-        left = self._left
-        if left is None or left[: len(operation)] != operation:
+        if not self._left:
             return None
-        self._left = None
+        operation = (handler, *arguments)
+        left = next((left for left in self._left if left[: len(operation)] == operation), None)
+        if left is None:
+            return None
+        self._left.remove(left)
         return left if time.monotonic() < self._until else None
 
 

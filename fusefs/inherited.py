@@ -31,12 +31,24 @@ class Loss(NamedTuple):
     planned: bool = False
 
 
+class Lingering(NamedTuple):
+    """A worker that was killed and is not gone, since the kernel has it wait for a disk.
+
+    It never runs again; but the one call that it waits in may still be carried out. `process` is its pidfd, `turn` the
+    root of the turn that the call is for; 0 where that is not known.
+    """
+
+    process: int
+    turn: int
+
+
 @dataclass(frozen=True, slots=True)
 class Inherited:
     """Descriptors and facts that outlive a worker.
 
     `resumed` says that the kernel session has been served by another worker before this one; `loss` tells of that
-    one. None for the first worker of a mount.
+    one (None for the first worker of a mount); `careful`, that a disk had that one wait; `lingering` are those that
+    may wait still.
     """
 
     kernel: Session
@@ -46,3 +58,5 @@ class Inherited:
     restarts: int
     resumed: bool
     loss: Loss | None
+    careful: bool = False
+    lingering: tuple[Lingering, ...] = ()

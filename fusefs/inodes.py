@@ -4,7 +4,9 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from fusefs.nodes import Directory, File, Node, Symlink, WritableDirectory, WritableFile, WritableNode
+import trio
+
+from fusefs.nodes import Directory, File, Node, Realm, Symlink, WritableDirectory, WritableFile, WritableNode
 from policy.refusals import ReadOnly, Stale, TurnEnded
 
 UNCOUNTED = 1 << 40
@@ -12,7 +14,13 @@ UNCOUNTED = 1 << 40
 
 
 class Unseen(Protocol):
-    """A tree that an earlier worker knew, and of which not every inode was found again."""
+    """A tree of a realm that an earlier worker knew, and of which not every inode was found again."""
+
+    @property
+    def realm(self) -> Realm: ...
+
+    def has_named(self, nodeid: int) -> bool:
+        """Whether an inode's name was read already, which is then no more than claimed to be known."""
 
     def claim(self, nodeid: int) -> Node | None:
         """Make an inode known whose name was read already. Raises OSError."""
@@ -28,6 +36,7 @@ class Inodes:
         self._nodes: dict[int, Node] = {}
         self._unseen: list[Unseen] = []
         self._tell_found: Callable[[int], None] = lambda nodeid: None
+        self._more_named = trio.Event()
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -51,6 +60,7 @@ class Inodes:
     def search_no_more(self, unseen: Unseen) -> None:
         """All of a tree is known."""
         self._unseen.remove(unseen)
+        self.tell_more_named()
 
     def known(self, nodeid: int) -> Node | None:
         """The node of this number, of a live or an ended turn, or None."""
@@ -77,6 +87,25 @@ class Inodes:
         if found is not None:
             return found
         return next((node for unseen in self._unseen if (node := unseen.seek(nodeid)) is not None), None)
+
+    async def realm(self, nodeid: int) -> Realm | None:
+        """Where the node of this number belongs; None where there is none.
+
+        Asks no disk: what was not found again yet is waited for, until stock is taken of the tree in which it lies.
+        """
+        while True:
+            node = self._nodes.get(nodeid)
+            if node is not None:
+                return node.realm
+            named = next((unseen for unseen in self._unseen if unseen.has_named(nodeid)), None)
+            if named is not None or not self._unseen:
+                return None if named is None else named.realm
+            await self._more_named.wait()
+
+    def tell_more_named(self) -> None:
+        """More names were read, or all of a tree is known."""
+        self._more_named.set()
+        self._more_named = trio.Event()
 
     def discard(self, nodeid: int) -> None:
         """Make a node unknown."""

@@ -28,7 +28,7 @@ class Layout:
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.turns, self.ended):
-                folder.mkdir(mode=0o700, exist_ok=True)
+                _make_missing(folder)
             if not os.access(self.turns, os.W_OK | os.X_OK):
                 raise PermissionError(f"{self.turns} is not writable")
         except OSError as error:
@@ -41,7 +41,7 @@ class Layout:
     def orphans(self, key: str) -> Path:
         """Where the files of a live turn lie that have no name any more, but are open; made where it is missing."""
         folder = self.turns / key / "open"
-        folder.mkdir(mode=0o700, exist_ok=True)
+        _make_missing(folder)
         return folder
 
     def lock(self) -> int:
@@ -74,6 +74,7 @@ class Layout:
         folder = self.turns / key
         folder.mkdir(mode=0o700)
         work = folder / "work"
+        self.orphans(key)
         made = [work, work / "outbox"] if outbox else [work]
         for path in made:
             path.mkdir(mode=0o700)
@@ -93,3 +94,8 @@ class Layout:
     def leftovers(self) -> list[Path]:
         """Trees of ended turns that have not been removed yet."""
         return [Path(entry.path) for entry in os.scandir(self.ended)]
+
+
+def _make_missing(folder: Path) -> None:
+    if not folder.is_dir():  # on a disk that takes no changes now, even mkdir(2) of what is there would wait
+        folder.mkdir(mode=0o700, exist_ok=True)

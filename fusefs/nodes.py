@@ -6,7 +6,12 @@ turns a changing request for any other node into EROFS, so read-only surfaces ne
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import trio
+
+    from fusefs.careful import Careful
 
 
 class Attributes(Protocol):
@@ -61,13 +66,18 @@ class Change(NamedTuple):
 class Realm:
     """What nodes live and end with: a workspace ends, the fixed part of the tree does not.
 
-    `opened` counts its open files and directories, of which there may be `most_opened`.
+    `opened` counts its open files and directories, of which there may be `most_opened`. `careful` runs its operations
+    while its disk may make them wait. `waits` bounds the threads that wait for the disk on its behalf.
     """
 
-    __slots__ = ("ended", "most_opened", "opened")
+    root_nodeid = 0
+    """The nodeid of a turn's root; 0 for the fixed part."""
+    __slots__ = ("careful", "ended", "most_opened", "opened", "waits")
 
-    def __init__(self, most_opened: int = 1 << 16) -> None:
+    def __init__(self, most_opened: int = 1 << 16, waits: "trio.CapacityLimiter | None" = None) -> None:
+        self.careful: Careful | None = None
         self.ended = False
+        self.waits = waits
         self.opened = 0
         self.most_opened = most_opened
 

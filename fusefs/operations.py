@@ -8,14 +8,16 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import pyfuse3
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, StatvfsData
 
 from fusefs.backing import RENAME_EXCHANGE, SET_ID
-from fusefs.handlers import changing, handler, waiting_handler
+from fusefs.careful import Careful, on_behalf_of
+from fusefs.handlers import changing, file_handler, handler, listing_handler, until_it_fails, waiting_handler
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
@@ -53,17 +55,20 @@ def entry(node: Node, st: Attributes) -> EntryAttributes:
 
 
 class Operations(pyfuse3.Operations):
-    """The handlers. `files` and `listings` are what is open; `space` answers statfs."""
+    """The handlers. `files` and `listings` are what is open; `careful` the turns that are; `space` answers statfs."""
 
     supports_dot_lookup = False
     enable_writeback_cache = False  # with it a write past a limit would succeed, and close tell EIO
 
-    def __init__(self, inodes: Inodes, remembered: Table, in_hand: InHand, space: Space) -> None:
+    def __init__(
+        self, inodes: Inodes, remembered: Table, in_hand: InHand, careful: Collection[Careful], space: Space
+    ) -> None:
         super().__init__()
         self.files: Handles[Handle] = Handles(Kind.FILE, remembered, self._reopened)
         self.listings: Handles[Listing] = Handles(Kind.DIRECTORY, remembered, self._listed_again)
         self.inodes = inodes
         self.in_hand = in_hand
+        self.careful = careful
         self._space = space
 
     def resume(self) -> None:
@@ -110,9 +115,21 @@ class Operations(pyfuse3.Operations):
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for nodeid, count in inode_list:
             try:
-                self.inodes.forget(nodeid, count)
+                self._forget(nodeid, count)
             except Exception:
                 log.exception("forget failed")
+
+    def _forget(self, nodeid: int, count: int) -> None:
+        if not self.careful:
+            self.inodes.forget(nodeid, count)
+            return
+        node = self.inodes.at_hand(nodeid)
+        if node is None:
+            return  # to find it might take a disk that does not answer; so it stays known until its turn ends
+        if node.realm.careful is None:
+            self.inodes.forget(nodeid, count)
+        else:  # nobody waits for it
+            node.realm.careful.put_off(partial(self.inodes.forget, nodeid, count))
 
     @handler
     def getattr(self, nodeid: int, ctx: RequestContext) -> EntryAttributes:
@@ -213,23 +230,26 @@ class Operations(pyfuse3.Operations):
         self, fh: int, offset: int, size: int
     ) -> bytes | memoryview:
         handle = self.files.live(fh)
-        try:
-            return handle.read(offset, size)
-        except BlockingIOError:
-            return await trio.to_thread.run_sync(handle.read_waiting(offset, size))
+        realm = handle.realm
+        if realm.careful is None:
+            try:
+                return handle.read(offset, size)
+            except BlockingIOError:
+                pass
+        return await trio.to_thread.run_sync(handle.read_waiting(offset, size), limiter=realm.waits)
 
-    @handler
+    @file_handler
     def write(self, fh: int, offset: int, data: bytes) -> int:
         handle = self.files.live(fh)
         if not isinstance(handle, WritableHandle):
             raise ReadOnly
         return handle.write(offset, data)
 
-    @handler
+    @file_handler
     def flush(self, fh: int) -> None:
         self.files.live(fh).flush()
 
-    @handler
+    @file_handler
     def release(self, fh: int) -> None:
         self.files.release(fh)
 
@@ -237,16 +257,16 @@ class Operations(pyfuse3.Operations):
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self.files.live(fh)
         if isinstance(handle, WritableHandle):
-            await trio.to_thread.run_sync(handle.sync(datasync))
-            handle.synced()
+            await trio.to_thread.run_sync(handle.sync(datasync), limiter=handle.realm.waits)
+            await on_behalf_of(handle.realm, handle.synced)
 
     @handler
     def opendir(self, nodeid: int, ctx: RequestContext) -> int:
         return self.listings.add(self.inodes.directory(nodeid).listing(), nodeid, os.O_RDONLY, ctx)
 
-    @handler
+    @listing_handler
     def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
-        for listed in self.listings.live(fh).entries(start):
+        for listed in until_it_fails(self.listings.live(fh).entries(start)):
             node = listed.node
             if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
                 self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
@@ -254,16 +274,17 @@ class Operations(pyfuse3.Operations):
             if listed.name not in (b".", b".."):  # the kernel counts no lookup of these
                 node.lookups += 1
 
-    @handler
+    @listing_handler
     def releasedir(self, fh: int) -> None:
         self.listings.release(fh)
 
     @waiting_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
-        await trio.to_thread.run_sync(self.listings.live(fh).sync())
+        listing = self.listings.live(fh)
+        await trio.to_thread.run_sync(listing.sync(), limiter=listing.realm.waits)
 
-    @handler
-    def statfs(self, ctx: RequestContext) -> StatvfsData:
+    @waiting_handler
+    async def statfs(self, ctx: RequestContext) -> StatvfsData:
         return self._space(ctx.pid)
 
     @handler

@@ -118,7 +118,7 @@ def install(app: FastAPI) -> None:
 
     async def host_failed(_: Request, error: Exception) -> JSONResponse:
         # A full disk, a read-only state directory: the caller can do nothing, the operator can.
-        log.error("the host refused a system call", exc_info=error)
+        log.error("the host refused a system call: %s", error)
         return answer(plain_problem(HTTPStatus.SERVICE_UNAVAILABLE, f"the daemon's host says: {error}"))
 
     async def failed(_: Request, error: Exception) -> JSONResponse:

@@ -23,12 +23,15 @@ class DeviceWaiter:
     """Waits until a device has a request.
 
     Polling is paid for with credit: a wait that was short earns some, a poll in vain costs more. A quiet device
-    leaves none, and costs nothing.
+    leaves none, and costs nothing. `after_pause` is called when the task that waits was woken.
     """
 
-    def __init__(self, before_first: Callable[[], None], before_each: Callable[[], None]) -> None:
+    def __init__(
+        self, before_first: Callable[[], None], before_each: Callable[[], None], after_pause: Callable[[], None]
+    ) -> None:
         self._before_first: Callable[[], None] | None = before_first
         self._before_each = before_each
+        self._after_pause = after_pause
         self._calls = 0
         self._poller = select.poll()
         self._credit = 0
@@ -67,6 +70,7 @@ class DeviceWaiter:
             return
         await trio.lowlevel.wait_readable(descriptor)
         self._check_open()
+        self._after_pause()
         woken = time.perf_counter_ns()
         self._turn_ends = woken + TURN_NS
         self._credit = min(MOST_CREDIT, self._credit + 1) if woken - now < 2 * POLL_NS else self._credit

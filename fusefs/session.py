@@ -19,9 +19,12 @@ from fusefs import mounts
 
 MAX_WRITE = 1 << 20
 """Bytes of the largest read or write request: 256 pages, the kernel's default bound."""
-MAX_BACKGROUND = 64
-"""Readahead and writeback requests that may be under way at once; the kernel's own default is 12."""
-CONGESTED = 48
+MAX_BACKGROUND = 4096
+"""Readahead and writeback requests that may be under way at once; the kernel's own default is 12.
+
+All turns share them, so they are more than the requests of one turn whose disk does not answer.
+"""
+CONGESTED = 3072
 
 _IN_HEADER = struct.Struct("<IIQQIIIHH")  # len opcode unique nodeid uid gid pid total_extlen padding
 _OUT_HEADER = struct.Struct("<IiQ")  # len error unique
@@ -33,7 +36,7 @@ _MAJOR = 7
 _MINOR = 41  # the newest minor version whose structures are the ones written here
 
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
-_MNT_DETACH = 2
+_MNT_FORCE, _MNT_DETACH = 1, 2
 
 
 class Feature(NamedTuple):
@@ -152,11 +155,15 @@ def _mount_by_fusermount(mountpoint: str) -> int:
     return descriptors[0]
 
 
-def unmount(mountpoint: str, *, lazily: bool = False) -> None:
-    """Unmount; `lazily`: also while it is in use. Raises OSError (EBUSY while in use, EINVAL where nothing is)."""
+def unmount(mountpoint: str, *, lazily: bool = False, abort: bool = False) -> None:
+    """Unmount; `lazily`: also while it is in use; `abort`: end the session for all who have it (as root only).
+
+    Raises OSError (EBUSY while in use, EINVAL where nothing is).
+    """
     if os.geteuid() == 0:
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.umount2(os.fsencode(mountpoint), _MNT_DETACH if lazily else 0):
+        flags = (_MNT_DETACH if lazily else 0) | (_MNT_FORCE if abort else 0)
+        if libc.umount2(os.fsencode(mountpoint), flags):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), mountpoint)
         return

@@ -22,12 +22,15 @@ from fusefs.patience import Patience
 from fusefs.reloading import Check
 from fusefs.settings import Settings
 from fusefs.signals import Signals, caught
+from fusefs.table import NO_TURN
 from fusefs.worker import UNKNOWN, Word, Worker
 from policy.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+KILLED_LOOK_S = 0.005
+"""How often a worker that was killed is looked at until it is gone, or known not to act any more."""
 
 DONE, FAILED = 0, 1
 
@@ -91,12 +94,16 @@ class Supervisor:
         self._reload_asked = False
         self._check: Check | None = None
         self._patience = Patience(settings.hang_seconds, time.monotonic())
+        self._is_killed = False
+        self._is_careful = False
 
     def run(self, predecessor: estate.Predecessor | None) -> int:
         """Serve until the mount is gone; answers the exit status."""
         worker = self._first(predecessor)
         while True:
             self._watch(worker)
+            if worker.exit_code is None:
+                self._let_linger(worker)
             worker.close()
             if worker.exit_code == UNMOUNTED or self._aim is Aim.END:
                 return DONE
@@ -132,17 +139,41 @@ class Supervisor:
 
     def _start(self, *, resumed: bool) -> Worker:
         held = self._estate
-        inherited = Inherited(held.kernel, held.listener, held.table, os.getpid(), self._restarts, resumed, self._loss)
+        inherited = Inherited(
+            kernel=held.kernel,
+            listener=held.listener,
+            table=held.table,
+            supervisor_pid=os.getpid(),
+            restarts=self._restarts,
+            resumed=resumed,
+            loss=self._loss,
+            careful=self._is_careful or bool(held.lingering),
+            lingering=tuple(held.lingering.values()),
+        )
         waiting = () if self._starter is None else self._starter.descriptors
         held.record(self._restarts)
         worker = Worker.start(self._settings, inherited, held, (*self._signals.descriptors, *waiting))
         self._aim = Aim.SERVE
+        self._is_killed = self._is_careful = False
         self._patience.begin(time.monotonic())
         return worker
 
+    def _let_linger(self, worker: Worker) -> None:
+        """A worker will not run any more, but is not gone: the kernel has it wait for a disk."""
+        stuck = self._estate.table.stuck()
+        unsaid = NO_TURN if worker.has_left_its_loop() else 0
+        self._estate.linger(worker.pid, stuck.turn if stuck.pid == worker.pid else unsaid)
+
     def _lose(self, worker: Worker) -> None:
         code = worker.exit_code
-        assert code is not None
+        stuck = self._estate.table.stuck()
+        if code is None or stuck.pid == worker.pid:
+            since = stuck.since if stuck.pid == worker.pid else self._estate.table.last_beat()
+            self._is_careful = True
+            self._restarts += 1
+            how = f"waits for a disk, for {time.monotonic() - since:.1f} s now"
+            self._loss = Loss(worker.pid, how, time.monotonic())
+            return
         if code == REPLACE or (code == UNKNOWN and self._aim is Aim.MAKE_WAY):
             self._loss = Loss(worker.pid, "made way", time.monotonic(), planned=True)
             return
@@ -159,9 +190,10 @@ class Supervisor:
         while (left := until - time.monotonic()) > 0:
             _readable([self._signals.descriptor], min(left, self._settings.pulse_seconds))
             for number in self._signals.come():
-                if number is not signal.SIGHUP:
+                if number is signal.SIGHUP:
+                    self._reload_asked = True
+                elif number is not signal.SIGUSR2:
                     return False
-                self._reload_asked = True
             self._notifier.alive()
         return True
 
@@ -169,22 +201,29 @@ class Supervisor:
         """Return when the worker has ended."""
         while True:
             check = () if self._check is None else (self._check.descriptor,)
-            _readable([self._signals.descriptor, *worker.watched(), *check], self._settings.pulse_seconds)
+            lingering = [each.process for each in self._estate.lingering.values()]
+            pause = KILLED_LOOK_S if self._is_killed else self._settings.pulse_seconds
+            _readable([self._signals.descriptor, *worker.watched(), *check, *lingering], pause)
             for number in self._signals.come():
                 self._on_signal(worker, number)
             ended = worker.has_ended()
             if (word := worker.word()) is not None:
                 self._hear(worker, word)
-            if ended:
+            if ended or (self._is_killed and worker.lingers()):
                 return
+            for pid in self._estate.reap():
+                log.info("worker %d, which had to wait for a disk, is gone", pid)
             self._go_on_reloading(worker)
             self._tick(worker)
 
     def _on_signal(self, worker: Worker, number: signal.Signals) -> None:
         if number is signal.SIGHUP:
             self._reload_asked = True
+        elif number is signal.SIGUSR2:
+            if self._estate.table.stuck().pid == worker.pid:
+                self._kill(worker)
         elif self._aim is Aim.END:
-            worker.send(signal.SIGKILL)
+            self._kill(worker)
         else:
             log.info("%s: ending", number.name)
             self._notifier.tell("STOPPING=1")
@@ -194,6 +233,10 @@ class Supervisor:
         worker.send(number)
         self._aim = aim
         self._patience.told(time.monotonic())
+
+    def _kill(self, worker: Worker) -> None:
+        worker.send(signal.SIGKILL)
+        self._is_killed = True
 
     def _hear(self, worker: Worker, word: Word) -> None:
         """What a worker says once: that it serves, or why it never will."""
@@ -247,11 +290,12 @@ class Supervisor:
     def _tick(self, worker: Worker) -> None:
         beat, is_ready = self._estate.table.last_beat(), worker.ready_at is not None
         complaint = self._patience.complaint(time.monotonic(), beat, is_ready=is_ready)
-        if complaint is None:
-            self._notifier.alive()
-        else:
+        if complaint is not None:
+            self._kill(worker)
             log.error("worker %d %s: it is killed", worker.pid, complaint)
-            worker.send(signal.SIGKILL)
+            return
+        self._is_killed = self._is_killed or worker.is_dying()
+        self._notifier.alive()
 
 
 def _readable(descriptors: Sequence[int], seconds: float) -> None:

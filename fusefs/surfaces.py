@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 
 import trio
@@ -45,7 +46,13 @@ class Surfaces:
     def open(self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
         flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        workspace = Workspace(record.id, os.open(work, flags), account, Orphans(os.open(orphans, flags)), self._shared)
+        with ExitStack() as opened:
+            descriptors = []
+            for path in (work, orphans):
+                descriptors.append(os.open(path, flags))
+                opened.callback(os.close, descriptors[-1])
+            workspace = Workspace(record.id, descriptors[0], account, Orphans(descriptors[1]), self._shared)
+            opened.pop_all()
         number = _number(record.key)
         owner = Ownership(record.uid, record.gid, 0o700)
         folder = TurnDirectory(turn_nodeid(number, _KEY), owner, self._turns, workspace, workspace.attribute)

@@ -1,4 +1,4 @@
-"""Memory that outlives a worker: its heartbeat, the operation in hand, and every open file and directory.
+"""Memory that outlives a worker: its heartbeat, the operations in hand, and every open file and directory.
 
 A memfd that the supervisor holds and each worker maps. Writing to it is a store to memory, so it costs next to
 nothing and is complete whenever a worker is killed.
@@ -24,6 +24,8 @@ A program that finds another number has no part in that session (OtherLayout): i
 """
 
 _BEAT = struct.Struct("<d")
+_STUCK_AT = 40
+_STUCK = struct.Struct("<QQd")  # pid, turn, since
 _IN_HAND_AT = 64
 _IN_HAND_BYTES = 4096 - _IN_HAND_AT
 _LENGTH = struct.Struct("<I")
@@ -34,10 +36,16 @@ _IDENTITY = struct.Struct("<6sH")  # what this is, and its layout
 _FUSEFS = b"fusefs"
 _UNTOLD_AT = 32
 _UNTOLD = struct.Struct("<Q")  # the number of what was opened last (0: none), until the kernel has it
+_PLACES_MARK_AT = 20  # how many places were ever used
 _SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kind, serial
 _SLOTS_AT = 4096
 _INDEX_BITS = SLOTS.bit_length() - 1
-_SIZE = _SLOTS_AT + SLOTS * _SLOT.size
+_PLACES_AT = _SLOTS_AT + SLOTS * _SLOT.size
+_PLACE = struct.Struct("<QI4x")  # the turn's root, whether an operation is under way; the operation follows
+_PLACE_BYTES = 1024
+PLACES = 1 << 10
+"""Turns that may have an operation of their own in hand at once."""
+_SIZE = _PLACES_AT + PLACES * _PLACE_BYTES
 
 
 class Kind(IntEnum):
@@ -76,6 +84,31 @@ def check_layout(layout: int) -> None:
         raise OtherLayout(layout)
 
 
+NO_TURN = 1
+"""In place of a turn's root: of none."""
+
+
+class InHand(NamedTuple):
+    """What a worker has left in hand: of which turn (its root's nodeid; 0 where it is not told), whether a call for it
+    was under way, and the operation.
+    """
+
+    turn: int
+    under_way: bool
+    record: bytes
+
+
+class Stuck(NamedTuple):
+    """That a worker waits for a disk: its pid, for which turn, since when (monotonic seconds).
+
+    `turn` is the root's nodeid; NO_TURN where none of its own, 0 where it is not known.
+    """
+
+    pid: int
+    turn: int
+    since: float
+
+
 class Table:
     """The shared memory. Only one worker at a time writes to it. Raises OtherLayout."""
 
@@ -85,6 +118,7 @@ class Table:
         self._memory = mmap.mmap(descriptor, _SIZE)
         self._telling = self.untold() != 0
         (self._mark,) = _MARK.unpack_from(self._memory, _MARK_AT)
+        self._closed_places = {self._turn_at(place)[0]: place for place in range(1, self._places_used() + 1)}
         self._free = [index for index in range(self._mark) if not self._slot(index)[0]]
 
     @classmethod
@@ -108,19 +142,75 @@ class Table:
         (beat,) = _BEAT.unpack_from(self._memory, 0)
         return float(beat)
 
-    def take_in_hand(self, record: bytes) -> None:
-        """Remember the operation that is about to be applied."""
-        memory = self._memory
-        _LENGTH.pack_into(memory, _IN_HAND_AT, 0)  # never a new length with an old record
-        start = _IN_HAND_AT + _LENGTH.size
-        memory[start : start + len(record)] = record
-        _LENGTH.pack_into(memory, _IN_HAND_AT, len(record))
+    def tell_stuck(self, stuck: Stuck) -> None:
+        """Tell the supervisor that this worker waits for a disk."""
+        _STUCK.pack_into(self._memory, _STUCK_AT, *stuck)
 
-    def in_hand(self) -> bytes:
-        """The operation that was last about to be applied; empty where there is none."""
-        (length,) = _LENGTH.unpack_from(self._memory, _IN_HAND_AT)
-        start = _IN_HAND_AT + _LENGTH.size
-        return bytes(self._memory[start : start + min(length, _IN_HAND_BYTES - _LENGTH.size)])
+    def stuck(self) -> Stuck:
+        """The worker that was last stuck."""
+        return Stuck(*_STUCK.unpack_from(self._memory, _STUCK_AT))
+
+    def take_in_hand(self, record: bytes, place: int = 0) -> None:
+        """Remember the operation that is about to be applied, in the common place or in a turn's own."""
+        memory = self._memory
+        at, most = self._place(place)
+        if len(record) > most:  # a name too long, which is going to be refused
+            record = b""
+        _LENGTH.pack_into(memory, at, 0)  # never a new length with an old record
+        start = at + _LENGTH.size
+        memory[start : start + len(record)] = record
+        _LENGTH.pack_into(memory, at, len(record))
+
+    def in_hand(self) -> list[InHand]:
+        """The operations that were last about to be applied."""
+        places = [InHand(*self._turn_at(place), self._record(place)) for place in range(1, self._places_used() + 1)]
+        return [InHand(0, False, self._record(0)), *places]
+
+    def _record(self, place: int) -> bytes:
+        at, most = self._place(place)
+        (length,) = _LENGTH.unpack_from(self._memory, at)
+        return bytes(self._memory[at + _LENGTH.size : at + _LENGTH.size + min(length, most)])
+
+    @staticmethod
+    def _place(place: int) -> tuple[int, int]:
+        """Where the record of a place lies, and how long it may be."""
+        if not place:
+            return _IN_HAND_AT, _IN_HAND_BYTES - _LENGTH.size
+        return _PLACES_AT + (place - 1) * _PLACE_BYTES + _PLACE.size, _PLACE_BYTES - _PLACE.size - _LENGTH.size
+
+    def open_place(self, turn: int) -> int:
+        """A place of its own for a turn: the one that it had before, as it was left, or another one.
+
+        The common one, 0, where there are none left.
+        """
+        place = self._closed_places.pop(turn, None)
+        if place is None and (used := self._places_used()) < PLACES:
+            place = used + 1
+            _MARK.pack_into(self._memory, _PLACES_MARK_AT, place)
+        elif place is None:
+            if not self._closed_places:
+                return 0
+            place = self._closed_places.pop(next(iter(self._closed_places)))
+            self.take_in_hand(b"", place)
+        self.under_way(place, turn, False)
+        return place
+
+    def under_way(self, place: int, turn: int, is_under_way: bool) -> None:
+        """Remember whether a turn has an operation under way."""
+        if place:
+            _PLACE.pack_into(self._memory, _PLACES_AT + (place - 1) * _PLACE_BYTES, turn, is_under_way)
+
+    def close_place(self, place: int) -> None:
+        """A turn needs it no more; what is in it stays known until another one has it."""
+        if place:
+            self._closed_places[self._turn_at(place)[0]] = place
+
+    def _places_used(self) -> int:
+        return int(_MARK.unpack_from(self._memory, _PLACES_MARK_AT)[0])
+
+    def _turn_at(self, place: int) -> tuple[int, bool]:
+        turn, under_way = _PLACE.unpack_from(self._memory, _PLACES_AT + (place - 1) * _PLACE_BYTES)
+        return turn, bool(under_way)
 
     def _slot(self, index: int) -> tuple[int, ...]:
         return _SLOT.unpack_from(self._memory, _SLOTS_AT + index * _SLOT.size)

@@ -6,11 +6,13 @@ import shutil
 import time
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from fusefs.accounting import Account, Accounts, Totals, TurnAccount
+from fusefs.careful import alone, on_behalf_of
 from fusefs.counting import Count
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
@@ -73,10 +75,18 @@ class Turns:
         self._changing = trio.Lock()
 
     def live(self) -> list[Turn]:
-        """All live turns, in the order in which they began, with totals of this moment."""
-        for turn in self._live.values():
-            turn.workspace.unsettled.look_again()
+        """All live turns, in the order in which they began, with totals of this moment.
+
+        For a careful turn, which may have to wait for its disk, those of its latest operation.
+        """
+        for workspace in self.workspaces():
+            if workspace.careful is None:
+                workspace.unsettled.look_again()
         return list(self._live.values())
+
+    def workspaces(self) -> list[Workspace]:
+        """The workspaces of all live turns."""
+        return [turn.workspace for turn in self._live.values()]
 
     async def find(self, turn: str) -> Turn:
         """A live turn by its id or key. Raises NoSuchTurn, or TurnOver where it has ended."""
@@ -116,7 +126,11 @@ class Turns:
             self._check_tenancy(request.org)
             record = _record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
-            turn = self._take_up(record, lookups=0)
+            try:
+                turn = self._take_up(record, lookups=0)
+            except OSError:
+                await trio.to_thread.run_sync(self._unmake, record)
+                raise
             turn.stocktaking.finish()
             self._events.tell(Kind.BEGUN, **record.names, deadline_at=record.deadline_at)
             return turn
@@ -136,19 +150,25 @@ class Turns:
                 shutil.rmtree(self._layout.end(record.key))
             raise
 
+    def _unmake(self, record: TurnRecord) -> None:
+        """The turn was made, but cannot be taken up. What cannot be undone now is swept at the next start."""
+        shutil.rmtree(self._layout.end(record.key))
+        self._journal.end(record.key, time.time())
+
     async def end(self, turn: str) -> TurnRecord:
         """End a turn: its workspace is gone at once for everyone, its bytes are freed in the background.
 
-        Raises NoSuchTurn, TurnOver.
+        Where an operation of the turn waits for a disk, its end waits for that. Raises NoSuchTurn, TurnOver.
         """
-        async with self._changing:
+        workspace = (await self.find(turn)).workspace
+        async with alone(workspace) as run, self._changing:
             ending = await self._find_or_explain(turn)
             await ending.stocktaking.finished()
             record = replace(ending.record, ended_at=time.time())
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
-            self._surfaces.close(record, ending.workspace)
+            await run(partial(self._surfaces.close, record, workspace))
             held = self._accounts.close_turn(ending.account)
             self._refused.settle(record.key)
             self._events.tell(Kind.ENDED, **record.names, reason=EndReason.ASKED)
@@ -168,12 +188,12 @@ class Turns:
         return True
 
     async def _free(self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, recorded: bool) -> None:
-        while not workspace.bury_known(at_most=1000):
+        while not await on_behalf_of(workspace, partial(workspace.bury_known, at_most=1000)):
             await trio.lowlevel.checkpoint()
         await self._remove(tree, workspace.account.scratch, held)
         if not recorded:
             await trio.to_thread.run_sync(self._record_end, record)
-        workspace.close()
+        await on_behalf_of(workspace, workspace.close)
 
     async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:
         """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
@@ -207,9 +227,19 @@ class Turns:
         account = self._accounts.open_turn(
             record.key, record.agent, record.user, agent.limits, self._refused.of(record)
         )
-        work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
-        workspace = self._surfaces.open(record, work, orphans, account)
-        stocktaking = Stocktaking(workspace, lookups, put_down)
+        try:
+            work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
+            workspace = self._surfaces.open(record, work, orphans, account)
+        except OSError:
+            self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
+            raise
+        try:
+            stocktaking = Stocktaking(workspace, lookups, put_down)
+        except OSError:
+            self._surfaces.close(record, workspace)
+            workspace.close()
+            self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
+            raise
         turn = self._live[record.key] = Turn(record, workspace, stocktaking, agent.has_outbox)
         return turn
 

@@ -35,8 +35,9 @@ UNKNOWN = 256
 ORPHAN_S = 1
 """How long an orphaned worker waits: whoever kills its supervisor may be about to kill it, too."""
 _PR_SET_PDEATHSIG = 1
+_ENDED, _WAITS = "XZ", "D"
 KNOWN_FAILURES = (SessionError, StateUnusable, JournalUnusable, SocketUnusable, OtherLayout)
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LONGEST_WORD = 1 << 16
 
 
@@ -115,6 +116,37 @@ class Worker:
             except ChildProcessError:
                 self.exit_code = UNKNOWN
         return self.exit_code is not None
+
+    def is_dying(self) -> bool:
+        """Whether it was killed, or has ended, and is not gone, as far as the kernel tells (proc_pid_status(5))."""
+        try:
+            with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as status:
+                told = dict(line.split(":\t", 1) for line in status if ":\t" in line)
+        except OSError:
+            return True
+        return told["State"][:1] in _ENDED or bool(int(told["SigPnd"], 16) & 1 << signal.SIGKILL - 1)
+
+    def lingers(self) -> bool:
+        """Whether a worker that was killed is kept from its end: its threads wait in a system call or have ended.
+
+        It never acts any more: the kernel lets go of those only to have them end, too.
+        """
+        try:
+            states = {self._state(thread) for thread in os.listdir(f"/proc/{self.pid}/task")}
+        except OSError:
+            return False
+        return _WAITS in states and states <= {_WAITS, *_ENDED}
+
+    def has_left_its_loop(self) -> bool:
+        """Whether its first thread, in which the loop runs, has ended."""
+        return self._state(str(self.pid)) in _ENDED
+
+    def _state(self, thread: str) -> str:
+        try:
+            with open(f"/proc/{self.pid}/task/{thread}/stat", encoding="ascii", errors="replace") as stat:
+                return stat.read().rpartition(") ")[2][:1]
+        except OSError:
+            return _ENDED[0]
 
     def served_s(self) -> float:
         """For how long it has served; 0 where it never did."""

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from fusefs import backing
+from fusefs import backing, disk
 from policy.refusals import Stale
 
 if TYPE_CHECKING:
@@ -31,13 +31,19 @@ class Descriptors:
                 there = backing.open_directory(here, below.name)
             finally:
                 if here != start:
-                    os.close(here)
+                    disk.close(here)
             here = there
         directory.open_descriptor = here
         self._open[directory.nodeid] = directory
         if len(self._open) > self._capacity:
-            self.close(next(iter(self._open.values())))
+            self._make_room()
         return here
+
+    def _make_room(self) -> None:
+        """Close the one opened first, but none of a careful turn: a call with it may be under way in a thread."""
+        first = next((directory for directory in self._open.values() if directory.realm.careful is None), None)
+        if first is not None:
+            self.close(first)
 
     def pair(self, first: "WorkspaceDirectory", second: "WorkspaceDirectory") -> tuple[int, int]:
         """Descriptors of two directories, both open at once, whichever of them opening the other has closed."""
@@ -55,7 +61,7 @@ class Descriptors:
         """Close the directory's descriptor, if it has one."""
         self._open.pop(directory.nodeid, None)
         if directory.open_descriptor >= 0:
-            os.close(directory.open_descriptor)
+            disk.close(directory.open_descriptor)
             directory.open_descriptor = -1
 
     def close_all(self, workspace: "Workspace") -> None:

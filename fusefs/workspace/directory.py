@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from fusefs import backing
+from fusefs import backing, disk
 from fusefs.nodes import (
     Attributes,
     Caller,
@@ -53,7 +53,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         return descriptor if descriptor >= 0 else self.realm.descriptors.open(self)
 
     def attributes(self) -> os.stat_result:
-        return os.fstat(self.open_descriptor) if self.open_descriptor >= 0 else super().attributes()
+        return disk.fstat(self.open_descriptor) if self.open_descriptor >= 0 else super().attributes()
 
     def hold(self) -> None:
         if self.held < 0:
@@ -85,7 +85,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def lookup(self, name: bytes) -> tuple[Entry, Attributes]:
         check_name(name)
-        st = os.stat(name, dir_fd=self.descriptor(), follow_symlinks=False)
+        st = disk.stat(name, dir_fd=self.descriptor(), follow_symlinks=False)
         return self.realm.adopt(st, self, name), st
 
     def listing(self) -> "WorkspaceListing":
@@ -96,7 +96,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         opened: list[int] = []
 
         def make(here: int) -> None:
-            opened.append(os.open(name, access, stat.S_IMODE(mode), dir_fd=here))
+            opened.append(disk.open(name, access, stat.S_IMODE(mode), dir_fd=here))
 
         try:
             entry, st = self._make(name, mode, caller, make)
@@ -104,18 +104,18 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             return entry, st, WriteHandle(entry, opened.pop(), caller, flags & os.O_ACCMODE)
         finally:
             for descriptor in opened:  # of what could not be given to the caller, or was set aside
-                os.close(descriptor)
+                disk.close(descriptor)
 
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        return self._make(name, 0, caller, lambda here: os.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
+        return self._make(name, 0, caller, lambda here: disk.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
 
     def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         if stat.S_IFMT(mode) not in _MAKEABLE:
             raise NotPermitted("devices cannot be made in a workspace")
-        return self._make(name, mode, caller, lambda here: os.mknod(name, mode, dir_fd=here))
+        return self._make(name, mode, caller, lambda here: disk.mknod(name, mode, dir_fd=here))
 
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
-        return self._make(name, 0, caller, lambda here: os.symlink(target, name, dir_fd=here))
+        return self._make(name, 0, caller, lambda here: disk.symlink(target, name, dir_fd=here))
 
     def made_before(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         here = self.descriptor()
@@ -128,12 +128,20 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         if not isinstance(node, Entry) or node.realm is not self.realm:
             raise CrossesTurns
         self.realm.admit(NAME_BYTES, 0)
-        self.descriptor()
-        source, source_name, follow = node.place()
-        here = self.descriptor()  # again: opening the other directory may have closed this one's
-        os.link(source_name, name, src_dir_fd=source, dst_dir_fd=here, follow_symlinks=follow)
-        self.realm.account.settle(NAME_BYTES, 0)
-        st = backing.stat_at(here, name)
+        self.realm.account.settle(NAME_BYTES, 0)  # before it is made: in a careful turn that may take its time
+        try:
+            self.descriptor()
+            source, source_name, follow = node.place()
+            here = self.descriptor()  # again: opening the other directory may have closed this one's
+            disk.link(source_name, name, src_dir_fd=source, dst_dir_fd=here, follow_symlinks=follow)
+            try:
+                st = backing.stat_at(here, name)
+            except OSError:  # it is there, but cannot be told of
+                disk.unlink(name, dir_fd=here)
+                raise
+        except BaseException:
+            self.realm.account.settle(-NAME_BYTES, 0)
+            raise
         return self.realm.adopt(st, self, name), st
 
     def unlink(self, name: bytes) -> None:
@@ -146,13 +154,13 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             if self.realm.is_last_of_open(st, entry):
                 self.realm.orphans.take(here, name, st.st_ino)
             else:
-                os.unlink(name, dir_fd=here)
+                disk.unlink(name, dir_fd=here)
 
     def rmdir(self, name: bytes) -> None:
         check_name(name)
         st = backing.stat_at(self.descriptor(), name)
         with self.realm.losing(st, self, name):
-            os.rmdir(name, dir_fd=self.descriptor())
+            disk.rmdir(name, dir_fd=self.descriptor())
 
     def rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
         check_name(name)
@@ -169,11 +177,11 @@ class WorkspaceDirectory(Entry, WritableDirectory):
                 self.realm.inodes.known(moving.st_ino)  # found again by its old name, if it has to be
         here, there = self.realm.descriptors.pair(self, directory)
         if flags & backing.RENAME_EXCHANGE:
-            backing.exchange(here, name, there, new_name)
+            disk.exchange(here, name, there, new_name)
             self.realm.moved(st, self, name, directory, new_name)
             self.realm.moved(backing.stat_at(here, name), directory, new_name, self, name)
         elif replaced is None:
-            os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
+            disk.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
             self.realm.moved(st, self, name, directory, new_name)
         elif flags & backing.RENAME_NOREPLACE:
             raise FileExistsError(errno.EEXIST, "exists")
@@ -194,7 +202,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             if kept:
                 self.realm.orphans.take(there, new_name, replaced.st_ino)
             try:
-                os.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
+                disk.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
             except OSError:
                 if kept:
                     self.realm.orphans.give_back(there, new_name, replaced.st_ino)
@@ -207,30 +215,38 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         """Make an entry, charge it, and give it to the caller; where that fails, unmake it."""
         check_name(name)
         self.realm.admit(NAME_BYTES, 1)
-        here = self.descriptor()
-        make(here)
-        st = backing.stat_at(here, name)
-        while self.realm.number_is_taken(st.st_ino):
-            self.realm.orphans.set_aside(here, name, st.st_ino)
-            make(here)
-            st = backing.stat_at(here, name)
+        self.realm.account.settle(NAME_BYTES, 1)  # before it is made: in a careful turn that may take its time
         try:
+            here = self.descriptor()
+            st = self._made(here, name, mode, caller, make)
+        except BaseException:
+            self.realm.account.settle(-NAME_BYTES, -1)
+            raise
+        return self.realm.adopt(st, self, name), st
+
+    def _made(self, here: int, name: bytes, mode: int, caller: Caller, make: Callable[[int], None]) -> os.stat_result:
+        make(here)
+        try:
+            st = backing.stat_at(here, name)
+            while self.realm.number_is_taken(st.st_ino):
+                self.realm.orphans.set_aside(here, name, st.st_ino)
+                make(here)
+                st = backing.stat_at(here, name)
             if self._give(here, name, mode, caller):
                 st = backing.stat_at(here, name)
         except OSError:
             backing.remove(here, name)
             raise
-        self.realm.account.settle(NAME_BYTES, 1)
-        return self.realm.adopt(st, self, name), st
+        return st
 
     def _give(self, here: int, name: bytes, mode: int, caller: Caller) -> bool:
         """Make the caller the owner; answers whether that took anything."""
         uid, gid = caller.uid, caller.gid if self.group < 0 else -1  # a set-gid directory has given its own group
         if uid == self.realm.daemon_uid and gid in (-1, self.realm.daemon_gid):
             return False
-        os.chown(name, uid, gid, dir_fd=here, follow_symlinks=False)
+        disk.chown(name, uid, gid, dir_fd=here, follow_symlinks=False)
         if mode & backing.SET_ID:  # which chown(2) has cleared
-            os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
+            disk.chmod(name, stat.S_IMODE(mode), dir_fd=here)
         return True
 
 
@@ -250,7 +266,7 @@ class WorkspaceListing(Listing):
 
     def entries(self, cookie: int) -> Iterator[Listed]:
         if cookie == 0 or cookie != self._cookie:
-            os.lseek(self._descriptor, cookie, os.SEEK_SET)
+            disk.lseek(self._descriptor, cookie, os.SEEK_SET)
             self._batch, self._position, self._cookie = [], 0, cookie
         while True:
             if self._position == len(self._batch):
@@ -278,7 +294,7 @@ class WorkspaceListing(Listing):
 
     def release(self) -> None:
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            disk.close(self._descriptor)
             self._descriptor = -1
 
 

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fusefs import backing
+from fusefs import backing, disk
 from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
@@ -64,8 +64,8 @@ class Entry(WritableNode):
     def attributes(self) -> os.stat_result:
         """Raises Stale where the name now leads to another inode: somebody else changed the backing directory."""
         if self.held >= 0:
-            return os.fstat(self.held)
-        st = os.stat(self.name, dir_fd=self.parent.descriptor(), follow_symlinks=False)
+            return disk.fstat(self.held)
+        st = disk.stat(self.name, dir_fd=self.parent.descriptor(), follow_symlinks=False)
         if st.st_ino != self.nodeid:
             raise Stale
         return st
@@ -85,7 +85,7 @@ class Entry(WritableNode):
     def let_go(self) -> None:
         """Give back what holds it: its name did not go after all."""
         if self.held >= 0:
-            os.close(self.held)
+            disk.close(self.held)
             self.held = -1
             self.realm.table.remove(self.mark)
             self.realm.holds_no_more(self)
@@ -113,13 +113,13 @@ class Entry(WritableNode):
             # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
             uid = -1 if change.uid is None else change.uid
             gid = -1 if change.gid is None else change.gid
-            os.chown(name, uid, gid, dir_fd=directory, follow_symlinks=follow)
+            disk.chown(name, uid, gid, dir_fd=directory, follow_symlinks=follow)
         if change.mode is not None and not stat.S_ISLNK(before.st_mode):
-            os.chmod(name, stat.S_IMODE(change.mode), dir_fd=directory)
+            disk.chmod(name, stat.S_IMODE(change.mode), dir_fd=directory)
         if change.atime_ns is not None or change.mtime_ns is not None:
             atime = before.st_atime_ns if change.atime_ns is None else change.atime_ns
             mtime = before.st_mtime_ns if change.mtime_ns is None else change.mtime_ns
-            os.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
+            disk.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
         return self.attributes()
 
     def get_xattr(self, name: bytes) -> bytes:
@@ -127,27 +127,27 @@ class Entry(WritableNode):
             return self.realm.attribute(name, self)
         self._check_namespace(name)
         path, follow = self.path()
-        return os.getxattr(path, name, follow_symlinks=follow)
+        return disk.getxattr(path, name, follow_symlinks=follow)
 
     def list_xattrs(self) -> list[bytes]:
         path, follow = self.path()
-        names = map(os.fsencode, os.listxattr(path, follow_symlinks=follow))
+        names = map(os.fsencode, disk.listxattr(path, follow_symlinks=follow))
         return [name for name in names if not name.startswith(RESERVED)]
 
     def set_xattr(self, name: bytes, value: bytes) -> None:
         check_settable(name)
         self._check_namespace(name)
         path, follow = self.path()
-        others = [other for other in os.listxattr(path, follow_symlinks=follow) if os.fsencode(other) != name]
-        held = sum(len(os.fsencode(o)) + len(os.getxattr(path, o, follow_symlinks=follow)) for o in others)
+        others = [other for other in disk.listxattr(path, follow_symlinks=follow) if os.fsencode(other) != name]
+        held = sum(len(os.fsencode(o)) + len(disk.getxattr(path, o, follow_symlinks=follow)) for o in others)
         check_room(held, name, value)
-        os.setxattr(path, name, value, follow_symlinks=follow)
+        disk.setxattr(path, name, value, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
         check_settable(name)
         self._check_namespace(name)
         path, follow = self.path()
-        os.removexattr(path, name, follow_symlinks=follow)
+        disk.removexattr(path, name, follow_symlinks=follow)
 
     @staticmethod
     def _check_namespace(name: bytes) -> None:
@@ -169,5 +169,5 @@ class Link(Entry, Symlink):
     def target(self) -> bytes:
         directory, name, _ = self.place()
         if self.held >= 0:  # readlinkat(2) with an empty name reads the link that the descriptor holds
-            return os.readlink(b"", dir_fd=self.held)
-        return os.readlink(name, dir_fd=directory)
+            return disk.readlink(b"", dir_fd=self.held)
+        return disk.readlink(name, dir_fd=directory)

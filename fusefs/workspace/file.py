@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from fusefs import backing
+from fusefs import backing, disk
 from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile, WritableHandle
 from fusefs.workspace.entry import Entry
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
@@ -72,7 +72,7 @@ class RegularFile(Entry, WritableFile):
             raise Stale
         directory, name, follow = self.place()
         flags = access | _OPEN_FLAGS
-        return os.open(name, flags & ~os.O_NOFOLLOW if follow else flags, dir_fd=directory)
+        return disk.open(name, flags & ~os.O_NOFOLLOW if follow else flags, dir_fd=directory)
 
     def settle(self, st: os.stat_result) -> None:
         """Charge what the file has allocated now."""
@@ -83,6 +83,24 @@ class RegularFile(Entry, WritableFile):
             if not charged:
                 self.pieces = self.fresh = 0
                 self._expect(0)
+
+    def look(self, descriptor: int, grown: int) -> os.stat_result:
+        """Charge what it has allocated, after a change by which it has grown by `grown` bytes at most."""
+        try:
+            st = disk.fstat(descriptor)
+        except OSError:
+            self.charge_untold(grown)
+            raise
+        self.settle(st)
+        return st
+
+    def charge_untold(self, grown: int) -> None:
+        """The disk does not tell what it has allocated: charge the most that it can be, until it does."""
+        account = self.realm.account
+        grown = min(grown, account.room().bytes)
+        account.settle(grown, 0)
+        self.charged += grown
+        self.realm.unsettled.doubt(self)
 
     def add_piece(self) -> None:
         """Something was allocated away from what came before it."""
@@ -107,10 +125,10 @@ class RegularFile(Entry, WritableFile):
         """Have the backing filesystem allocate what it has put off, and charge that."""
         descriptor = self.open_backing(os.O_RDONLY)
         try:
-            backing.write_back(descriptor)
-            self.settle(os.fstat(descriptor))
+            disk.write_back(descriptor)
+            self.settle(disk.fstat(descriptor))
         finally:
-            os.close(descriptor)
+            disk.close(descriptor)
         self.fresh = 0
         self._expect(0)
 
@@ -120,10 +138,9 @@ class RegularFile(Entry, WritableFile):
             raise self.beyond_file_limit(size)
         self.tail = -1
         try:
-            os.ftruncate(descriptor, size)
+            disk.ftruncate(descriptor, size)
         finally:
-            st = os.fstat(descriptor)
-            self.settle(st)
+            st = self.look(descriptor, 0)
         drop_set_id(descriptor, st, caller)
 
     def beyond_file_limit(self, size: int) -> LimitReached:
@@ -141,7 +158,7 @@ class RegularFile(Entry, WritableFile):
                 try:
                     self.truncate(descriptor, change.size, caller)
                 finally:
-                    os.close(descriptor)
+                    disk.close(descriptor)
         if change[1:] == (None,) * 5:
             return self.attributes()
         return super().change(change, caller, handle)
@@ -150,15 +167,28 @@ class RegularFile(Entry, WritableFile):
         if self.life is Life.GONE:
             raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
-        self.realm.admit(worst_case(0, len(value) + len(name), self.realm.block), 0)
+        growth = worst_case(0, len(value) + len(name), self.realm.block)
+        self.realm.admit(growth, 0)
+        if self.realm.careful is not None:
+            self.realm.careful.reserve(growth)
         try:
             super().set_xattr(name, value)
         finally:
-            self.settle(self.attributes())
+            self._look_by_name(growth)
 
     def remove_xattr(self, name: bytes) -> None:
-        super().remove_xattr(name)
-        self.settle(self.attributes())
+        try:
+            super().remove_xattr(name)
+        finally:
+            self._look_by_name(0)
+
+    def _look_by_name(self, grown: int) -> None:
+        try:
+            st = self.attributes()
+        except OSError:
+            self.charge_untold(grown)
+            raise
+        self.settle(st)
 
     def needed(self) -> bool:
         # An orphan is open also where a new worker has not come to its handles yet.
@@ -183,8 +213,7 @@ class RegularFile(Entry, WritableFile):
         """One handle less."""
         self.opens -= 1
         if not self.opens and self.life is Life.ORPHAN:
-            self.realm.orphans.remove(self.nodeid)
-            self.unlinked()
+            self.realm.free_orphan(self)
 
 
 class ReadHandle(Handle):
@@ -207,7 +236,7 @@ class ReadHandle(Handle):
 
     def release(self) -> None:
         if self.descriptor >= 0:
-            os.close(self.descriptor)
+            disk.close(self.descriptor)
             self.descriptor = -1
             self.file.released()
 
@@ -229,14 +258,16 @@ class WriteHandle(ReadHandle, WritableHandle):
         if offset + len(data) > account.file_bytes:
             data = self._within_file_limit(offset, data)
         goes_on = offset == file.tail
-        if not account.fits(self._growth(offset, len(data), goes_on)):
+        growth = self._growth(offset, len(data), goes_on)
+        if not account.fits(growth):
             data = self._what_fits(offset, data, goes_on)
+        if file.realm.careful is not None:
+            file.realm.careful.reserve(min(growth, account.room().bytes))
         before = file.charged
         try:
-            written = os.pwrite(self.descriptor, data, offset)
+            written = disk.pwrite(self.descriptor, data, offset)
         finally:
-            st = os.fstat(self.descriptor)
-            file.settle(st)
+            st = file.look(self.descriptor, worst_case(offset, len(data), file.realm.block))
             if not goes_on and file.charged > before:
                 file.add_piece()
         file.tail = offset + written
@@ -279,7 +310,7 @@ class WriteHandle(ReadHandle, WritableHandle):
         """
         if not self.file.mappable:
             return False
-        size = os.fstat(self.descriptor).st_size
+        size = disk.fstat(self.descriptor).st_size
         end = offset + length
         return offset % mmap.PAGESIZE == 0 and (end == size or (end < size and end % mmap.PAGESIZE == 0))
 
@@ -288,7 +319,7 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     def synced(self) -> None:
         if self.descriptor >= 0:  # else its turn has ended meanwhile
-            self.file.settle(os.fstat(self.descriptor))
+            self.file.settle(disk.fstat(self.descriptor))
 
     def release(self) -> None:
         if self.descriptor >= 0:
@@ -315,4 +346,4 @@ def drop_set_id(descriptor: int, st: os.stat_result, caller: Caller) -> None:
     cleared = stat.S_IMODE(st.st_mode) & ~stat.S_ISUID
     if st.st_mode & stat.S_IXGRP or not backing.in_group(caller.pid, caller.gid, st.st_gid):
         cleared &= ~stat.S_ISGID
-    os.fchmod(descriptor, cleared)
+    disk.fchmod(descriptor, cleared)

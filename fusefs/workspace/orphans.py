@@ -1,9 +1,8 @@
 """Files that have lost their last name and are still open: they keep a hidden one, which outlives the daemon."""
 
-import os
 from collections.abc import Callable, Iterator
 
-from fusefs import backing
+from fusefs import backing, disk
 
 
 class Orphans:
@@ -15,15 +14,15 @@ class Orphans:
 
     def take(self, directory: int, name: bytes, nodeid: int) -> None:
         """Move a file in here from under its last name."""
-        os.rename(name, b"%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
+        disk.rename(name, b"%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
 
     def remove(self, nodeid: int) -> None:
         """Remove a file that nobody has open any more."""
-        os.unlink(b"%d" % nodeid, dir_fd=self._descriptor)
+        disk.unlink(b"%d" % nodeid, dir_fd=self._descriptor)
 
     def set_aside(self, directory: int, name: bytes, nodeid: int) -> None:
         """Keep an inode out of use whose number still means another file to the kernel."""
-        os.rename(name, b"aside-%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
+        disk.rename(name, b"aside-%d" % nodeid, src_dir_fd=directory, dst_dir_fd=self._descriptor)
         self._aside.add(nodeid)
 
     def release_aside(self, is_taken: Callable[[int], bool]) -> None:
@@ -42,7 +41,7 @@ class Orphans:
 
     def give_back(self, directory: int, name: bytes, nodeid: int) -> None:
         """Undo `take`."""
-        os.rename(b"%d" % nodeid, name, src_dir_fd=self._descriptor, dst_dir_fd=directory)
+        disk.rename(b"%d" % nodeid, name, src_dir_fd=self._descriptor, dst_dir_fd=directory)
 
     def clear(self) -> None:
         """Remove all that an earlier session of the mount has left."""
@@ -51,4 +50,4 @@ class Orphans:
 
     def close(self) -> None:
         """Give the folder's descriptor back."""
-        os.close(self._descriptor)
+        disk.close(self._descriptor)

@@ -33,6 +33,10 @@ class Unsettled:
         else:
             self._pending.pop(file, None)
 
+    def doubt(self, file: RegularFile) -> None:
+        """The disk did not tell what a file holds: ask again before totals are told."""
+        self._pending[file] = None
+
     def write_back(self) -> None:
         """Have the backing filesystem allocate what it has put off, so that nothing is pending."""
         for file in list(self._pending):
@@ -42,9 +46,11 @@ class Unsettled:
         """Charge what it has allocated on its own by now, before totals are told."""
         for file in list(self._pending):
             try:
-                file.settle(file.attributes())
-            except OSError:  # somebody else took it from the backing directory
+                if file.life is not Life.GONE:
+                    file.settle(file.attributes())
+            except OSError:  # somebody else took it from the backing directory, or the disk does not tell
                 continue
+            self.expects(file)
 
     def due(self, before: float) -> None:
         """Charge what the files written before a time (monotonic seconds) hold by now."""
@@ -59,6 +65,7 @@ class Unsettled:
         """The kernel has forgotten a file: look at it now, for the last time."""
         if self._written.pop(file, None) is not None or file in self._pending:
             _settle(file)
+            self.expects(file)
 
     def clear(self) -> None:
         """None of them matters any more."""

@@ -59,9 +59,18 @@ class Stocktaking:
         self._try_to_read(workspace.root, b".")
 
     @property
+    def realm(self) -> Workspace:
+        """The workspace."""
+        return self._workspace
+
+    @property
     def is_done(self) -> bool:
         """Whether everything was looked at."""
         return not self._directories and not self._others
+
+    def has_named(self, nodeid: int) -> bool:
+        """Whether an inode can be claimed."""
+        return nodeid in self._places
 
     def claim(self, nodeid: int) -> Entry | None:
         """Make an inode known, and charge it, whose name was read and that was not looked at. Raises OSError."""
@@ -94,6 +103,14 @@ class Stocktaking:
             if not queue:
                 return
             self._try(queue.popleft())
+
+    def read_next_names(self) -> bool:
+        """Read the names in one directory more; False where all are read."""
+        if not self._directories:
+            return False
+        self._try(self._directories.popleft())
+        self._workspace.inodes.tell_more_named()
+        return True
 
     def finish(self) -> None:
         """Look at the rest; what could not be read stays so, and nothing more fits into its workspace."""

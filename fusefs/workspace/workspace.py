@@ -2,14 +2,19 @@
 
 import errno
 import json
+import logging
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fusefs import backing
+import trio
+
+from fusefs import backing, disk
 from fusefs.accounting import Totals, TurnAccount
+from fusefs.careful import Careful
+from fusefs.in_hand import InHand
 from fusefs.inodes import UNCOUNTED, Inodes
 from fusefs.nodes import Realm
 from fusefs.table import Table
@@ -22,23 +27,32 @@ from fusefs.workspace.orphans import Orphans
 from fusefs.workspace.settling import Unsettled
 from policy.limits import NAME_BYTES
 
+log = logging.getLogger(__name__)
+
 _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
     stat.S_IFREG: RegularFile,
     stat.S_IFDIR: WorkspaceDirectory,
     stat.S_IFLNK: Link,
 }
+MOST_WAITING = 8
+"""Threads that wait for a disk on behalf of one workspace; more of its requests wait for these."""
 MOST_HELD = 512
 """Inodes without a name that descriptors keep for one workspace, for programs that still look at them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all workspaces of a mount use together; `most_opened` is how much one of them may have open at once."""
+    """What all workspaces of a mount use together.
+
+    `careful` are those of them that are; `most_opened` is how much one of them may have open at once.
+    """
 
     inodes: Inodes
     descriptors: Descriptors
     reader: backing.Reader
     table: Table
+    in_hand: InHand
+    careful: set[Careful]
     most_opened: int
 
 
@@ -57,7 +71,7 @@ class Workspace(Realm):
         orphans: Orphans,
         shared: Shared,
     ) -> None:
-        super().__init__(shared.most_opened)
+        super().__init__(shared.most_opened, trio.CapacityLimiter(MOST_WAITING))
         self.turn = turn
         self.account = account
         self.orphans = orphans
@@ -66,12 +80,15 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self._shared = shared
         self.inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
-        self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
+        self._unfreed: dict[RegularFile, None] = {}
+        self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
         self.root.open_descriptor = descriptor
+        self.root_nodeid = self.root.nodeid
         self.inodes.add(self.root)
 
     def adopt(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
@@ -185,7 +202,7 @@ class Workspace(Realm):
         return Totals(sum(file.charged for file in files), len(files))
 
     def _take_orphan(self, descriptor: int) -> RegularFile:
-        file = RegularFile(self, os.fstat(descriptor), self.root, b"")
+        file = RegularFile(self, disk.fstat(descriptor), self.root, b"")
         file.lookups = UNCOUNTED
         file.life = Life.ORPHAN
         file.held_by(descriptor)
@@ -201,15 +218,29 @@ class Workspace(Realm):
         """Remove orphans that turned out to be open no more."""
         for node in self.inodes:
             if node.realm is self and isinstance(node, RegularFile) and node.life is Life.ORPHAN and not node.opens:
-                self.orphans.remove(node.nodeid)
-                node.unlinked()
+                self.free_orphan(node)
+
+    def free_orphan(self, file: RegularFile) -> None:
+        """Remove a file that has no name and is open no more; later, where the disk fails."""
+        try:
+            self.orphans.remove(file.nodeid)
+        except OSError as error:
+            if file not in self._unfreed:
+                log.error("turn %s: cannot free what it has deleted for now: %s", self.turn, error)
+            self._unfreed[file] = None
+            return
+        self._unfreed.pop(file, None)
+        file.unlinked()
 
     def number_is_taken(self, nodeid: int) -> bool:
         """Whether an inode's number still means an earlier one to the kernel."""
         return isinstance(self.inodes.known(nodeid), Tombstone)
 
     def release_numbers(self) -> None:
-        """Give back inodes that were kept out of use only as long as their number was taken."""
+        """Give back inodes that were kept out of use only as long as their number was taken, or the disk failed."""
+        for file in list(self._unfreed):
+            self.free_orphan(file)
+            self.drop(file)
         self.orphans.release_aside(self.number_is_taken)
 
     def admit(self, grown_bytes: int, grown_inodes: int) -> None:
@@ -217,6 +248,18 @@ class Workspace(Realm):
         if self.account.pending_bytes and not self.account.fits(grown_bytes):
             self.unsettled.write_back()
         self.account.admit(grown_bytes, grown_inodes)
+
+    def be_careful(self) -> Careful:
+        """Run operations so that those who wait for the disk keep nobody else waiting, until it is quick again."""
+
+        def relax() -> None:
+            self._shared.careful.discard(careful)
+            self.careful = None
+
+        careful = Careful(self.root_nodeid, self.account, self.table, self._shared.in_hand, relax)
+        self._shared.careful.add(careful)
+        self.careful = careful
+        return careful
 
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""

@@ -24,7 +24,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def started(descriptor: int) -> DeviceWaiter:
     """A waiter that has its first two calls behind it; the device is readable for the second."""
-    waiter = DeviceWaiter(lambda: None, lambda: None)
+    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None)
     await waiter.wait(descriptor)
     await waiter.wait(descriptor)
     return waiter
@@ -35,7 +35,7 @@ def test_the_device_is_put_in_place_at_the_second_call(pipe: tuple[int, int]) ->
     calls: list[str] = []
 
     async def main() -> None:
-        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None)
+        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: None)
         await waiter.wait(reading)  # nothing is there, and it does not wait
         assert calls == []
         os.write(writing, b"x")

@@ -11,6 +11,7 @@ import pytest
 from fusefs import backing
 from fusefs.accounting import Accounts, Totals
 from fusefs.counting import StillCounting
+from fusefs.in_hand import InHand
 from fusefs.inodes import UNCOUNTED, Inodes
 from fusefs.ledger import USED_BYTES, USED_INODES
 from fusefs.recovery import measure
@@ -35,7 +36,8 @@ class Left:
         orphans.mkdir()
         self._table = Table.create()
         self.inodes = Inodes()
-        self.shared = Shared(self.inodes, Descriptors(4), backing.Reader(1 << 20), self._table, 100)
+        in_hand = InHand(self._table, resumed=False)
+        self.shared = Shared(self.inodes, Descriptors(4), backing.Reader(1 << 20), self._table, in_hand, set(), 100)
         self.account = Accounts({}).open_turn("key", "agent", "ada", LIMITS)
         self._orphans = orphans
 

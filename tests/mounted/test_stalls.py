@@ -1,0 +1,175 @@
+"""A disk that stops answering: the program that asked waits, all others go on, and in the end everything is right."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mounted.disk import Disk, daemon_on_faulty_disk, waits
+from tests.mounted.harness import ROOMY, Daemon, holds_within
+from tests.mounted.walk import charged, walked
+
+STALL_S = 12.0
+MOST_PAUSE_S = 10.0
+SECONDS_TO_RELAX = 30
+
+LOOP = """
+import os, subprocess, sys, time
+os.chdir(sys.argv[1])
+git = ["git", "-c", "user.name=ada", "-c", "user.email=ada@example.org"]
+subprocess.run(["git", "init", "-q", "."], check=True)
+longest, last, rounds = 0.0, time.monotonic(), 0
+while not os.path.exists("stop"):
+    mine = b"%d" % rounds * 1000
+    os.mkdir("folder")
+    with open("folder/new", "xb") as file:
+        file.write(mine)
+    os.rename("folder/new", "moved")
+    with open("moved", "rb") as file:
+        assert file.read() == mine
+    if rounds % 20 == 0:
+        subprocess.run([*git, "add", "moved"], check=True)
+        subprocess.run([*git, "commit", "-qm", str(rounds)], check=True)
+        subprocess.run(["tar", "cf", "all.tar", ".git"], check=True)
+        last = time.monotonic()
+    os.unlink("moved")
+    os.rmdir("folder")
+    rounds += 1
+    now = time.monotonic()
+    longest, last = max(longest, now - last), now
+    with open("rounds.new", "w") as file:
+        file.write(f"{rounds} {longest}")
+    os.rename("rounds.new", "rounds")
+subprocess.run(["git", "fsck", "--strict"], check=True, capture_output=True)
+"""
+
+
+class Bystander:
+    """A program at work in a turn of its own, which the disk serves."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.turn = daemon.begin(user="bob")
+        self.workspace = Path(self.turn["workspace"])
+        self._process = subprocess.Popen([sys.executable, "-c", LOOP, self.workspace])
+        assert holds_within(30, lambda: (self.workspace / "rounds").exists())
+
+    def told(self) -> tuple[int, float]:
+        """Rounds that it has made so far, and the longest (seconds)."""
+        rounds, longest = (self.workspace / "rounds").read_text().split()
+        return int(rounds), float(longest)
+
+    def stop(self) -> None:
+        (self.workspace / "stop").touch()
+        assert self._process.wait(60) == 0
+
+
+@contextmanager
+def bystander(daemon: Daemon, what: str) -> Iterator[Bystander]:
+    """A bystander that goes on all the time."""
+    running = Bystander(daemon)
+    try:
+        yield running
+        running.stop()
+        rounds, longest = running.told()
+        print(f"{what}: {rounds} rounds beside it, the longest {longest:.2f} s")
+        assert longest < MOST_PAUSE_S
+        daemon.end(running.turn["key"])
+    finally:
+        running._process.kill()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Daemon, Disk]]:
+    with daemon_on_faulty_disk(ROOMY) as (daemon, disk):
+        yield daemon, disk
+
+
+@pytest.fixture
+def daemon(served: tuple[Daemon, Disk]) -> Daemon:
+    assert holds_within(SECONDS_TO_RELAX, lambda: not lingering(served[0]))
+    return served[0]
+
+
+@pytest.fixture
+def disk(served: tuple[Daemon, Disk]) -> Disk:
+    return served[1]
+
+
+def lingering(daemon: Daemon) -> set[int]:
+    """Processes of the daemon beside supervisor and worker."""
+    status = daemon.status()
+    told = {status["pid"], status["supervisor_pid"]}
+    return {pid for pid in daemon.processes() if pid not in told and _is_daemon(pid)}
+
+
+def _is_daemon(pid: int) -> bool:
+    try:
+        return b"fusefs" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def backing_in(disk: Disk, turn: dict[str, Any]) -> Path:
+    """Where a turn's real files lie, past the faults."""
+    return disk.source / "turns" / turn["key"] / "work"
+
+
+def on_disk(turn: dict[str, Any], name: str = "") -> Path:
+    """Where a file of a turn lies, for a fault."""
+    return Path("turns", turn["key"], "work", name)
+
+
+def program(turn: dict[str, Any], code: str) -> subprocess.Popen[bytes]:
+    """A program that runs in a turn's workspace."""
+    begun = f"import os\nos.chdir({turn['workspace']!r})\n{code}"
+    return subprocess.Popen([sys.executable, "-c", begun])
+
+
+def answers(daemon: Daemon, turn: dict[str, Any]) -> None:
+    """Everything that an operator asks is answered."""
+    done = daemon.fusefs("usage", "--json", timeout=20)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    done = subprocess.run(["df", turn["workspace"]], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((daemon.mountpoint / "status" / "usage.json").read_text())
+
+
+def goes_on(beside: Bystander) -> None:
+    """A bystander gets something done."""
+    before, _ = beside.told()
+    assert holds_within(MOST_PAUSE_S, lambda: beside.told()[0] > before + 5)
+
+
+def is_right(disk: Disk, turn: dict[str, Any]) -> None:
+    """The totals are what a walk finds."""
+    assert charged(Path(turn["workspace"])) == walked(backing_in(disk, turn))
+
+
+def test_a_stalled_write_makes_its_own_program_wait_and_nobody_else(daemon: Daemon, disk: Disk) -> None:
+    turn = daemon.begin()
+    before = daemon.status()
+    with bystander(daemon, "a stalled write") as beside:
+        with disk.fault("write", on_disk(turn, "file"), stall=True) as met:
+            writer = program(turn, "open('file', 'wb').write(b'x' * 100_000)\nopen('file', 'r+b').write(b'yy')")
+            assert waits(met)
+            assert holds_within(MOST_PAUSE_S, lambda: daemon.status()["pid"] != before["pid"])
+            until = time.monotonic() + STALL_S
+            while time.monotonic() < until:
+                goes_on(beside)
+                answers(daemon, beside.turn)
+                assert writer.poll() is None
+            assert daemon.status()["restarts"] == before["restarts"] + 1
+        assert writer.wait(20) == 0
+        goes_on(beside)
+    assert (Path(turn["workspace"]) / "file").read_bytes() == b"yy" + b"x" * 99_998
+    is_right(disk, turn)
+    assert f"worker {before['pid']} waits for a disk" in daemon.logged()
+    assert holds_within(10, lambda: not lingering(daemon)), lingering(daemon)
+    daemon.end(turn["key"])
