@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -103,7 +103,7 @@ async def _serve(
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     surfaces = Surfaces(shared, operations, operators)
-    info = partial(_info, settings, inherited, time.monotonic())
+    info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
         turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, nursery)
         marks = list(shared.table.opened(Kind.HELD))
@@ -172,7 +172,7 @@ def warm_up() -> None:
     create_app(nobody, nobody, nobody, nobody)
 
 
-def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInfo:
+def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:
     return DaemonInfo(
         version=__version__,
         pid=os.getpid(),
@@ -183,6 +183,7 @@ def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInf
         uptime_s=round(time.monotonic() - started, 3),
         features=[feature.name for feature in inherited.kernel.features],
         config=None if settings.config is None else str(settings.config),
+        careful=len(careful),
     )
 
 
