@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
@@ -112,12 +112,13 @@ async def _serve(
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     surfaces = Surfaces(shared, operations, operators)
-    info = partial(_info, settings, inherited, time.monotonic())
+    info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
         turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, events, nursery)
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed)
+        await _take_care(inherited, shared.table, turns, nursery)
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
         if inherited.resumed:
@@ -128,7 +129,6 @@ async def _serve(
         app = create_app(turns, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
-        await _take_care(inherited, shared.table, turns, nursery)
         nursery.start_soon(_settle, turns, watch, nursery)
         nursery.start_soon(events.keep)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
@@ -206,7 +206,7 @@ def warm_up() -> None:
     create_app(nobody, nobody, nobody, nobody, nobody)
 
 
-def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInfo:
+def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:
     return DaemonInfo(
         version=__version__,
         pid=os.getpid(),
@@ -217,6 +217,7 @@ def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInf
         uptime_s=round(time.monotonic() - started, 3),
         features=[feature.name for feature in inherited.kernel.features],
         config=None if settings.config is None else str(settings.config),
+        careful=len(careful),
     )
 
 
@@ -229,9 +230,8 @@ async def _take_care(inherited: Inherited, table: Table, turns: Turns, nursery: 
     if not inherited.careful:
         return
     calling = {in_hand.turn for in_hand in table.in_hand() if in_hand.under_way}
-    for workspace in turns.workspaces():
-        careful = workspace.be_careful()
-        root = workspace.root_nodeid
+    taken_care_of = [(workspace.root_nodeid, workspace.be_careful()) for workspace in turns.workspaces()]
+    for root, careful in taken_care_of:
         until = [each for each in inherited.lingering if root in calling or each.turn in (root, 0)]
         if until:
             await nursery.start(careful.hold_until, partial(_gone, until))

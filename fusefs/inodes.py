@@ -88,6 +88,10 @@ class Inodes:
             return found
         return next((node for unseen in self._unseen if (node := unseen.seek(nodeid)) is not None), None)
 
+    def is_there(self, nodeid: int) -> bool:
+        """Whether there is a node of this number, as far as it can be told without asking a disk."""
+        return nodeid in self._nodes or any(unseen.has_named(nodeid) for unseen in self._unseen)
+
     async def realm(self, nodeid: int) -> Realm | None:
         """Where the node of this number belongs; None where there is none.
 

@@ -179,6 +179,7 @@ class DaemonInfo(Answer):
     config: str | None = Field(description="the file that was read when this worker's supervisor began")
     uptime_s: float = Field(description="of the worker")
     features: list[str] = Field(description="kernel features in force, as in linux/fuse.h without FUSE_")
+    careful: int = Field(default=0, description="turns served carefully, since a disk has made a worker wait")
 
 
 class Problem(Answer):

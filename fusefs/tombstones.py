@@ -52,7 +52,7 @@ def bury(inodes: Inodes, table: Table, nodeid: int, lookups: int) -> None:
 def set_up(inodes: Inodes, table: Table, marks: list[Opened]) -> None:
     """A tombstone for each number that an earlier worker had marked and that is not known again."""
     for marked in marks:
-        if inodes.known(marked.nodeid) is None:
+        if not inodes.is_there(marked.nodeid):
             inodes.add(Tombstone(marked.nodeid, marked.number, table, inodes))
         else:
             table.remove(marked.number)

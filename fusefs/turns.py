@@ -160,10 +160,11 @@ class Turns:
 
         Where an operation of the turn waits for a disk, its end waits for that. Raises NoSuchTurn, TurnOver.
         """
-        workspace = (await self.find(turn)).workspace
+        found = await self.find(turn)
+        workspace = found.workspace
+        await found.stocktaking.finished()
         async with alone(workspace) as run, self._changing:
             ending = await self._find_or_explain(turn)
-            await ending.stocktaking.finished()
             record = replace(ending.record, ended_at=time.time())
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)

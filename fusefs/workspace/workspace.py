@@ -90,6 +90,8 @@ class Workspace(Realm):
         self.root.open_descriptor = descriptor
         self.root_nodeid = self.root.nodeid
         self.inodes.add(self.root)
+        if shared.careful:  # a disk has made others wait
+            self.be_careful()
 
     def adopt(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
         """The entry of an inode that was found under a name."""

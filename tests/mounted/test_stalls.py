@@ -1,11 +1,13 @@
 """A disk that stops answering: the program that asked waits, all others go on, and in the end everything is right."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +119,7 @@ def _is_daemon(pid: int) -> bool:
 
 def backing_in(disk: Disk, turn: dict[str, Any]) -> Path:
     """Where a turn's real files lie, past the faults."""
-    return disk.source / "turns" / turn["key"] / "work"
+    return disk.source.joinpath("turns", turn["key"], "work")
 
 
 def on_disk(turn: dict[str, Any], name: str = "") -> Path:
@@ -152,12 +154,30 @@ def is_right(disk: Disk, turn: dict[str, Any]) -> None:
     assert charged(Path(turn["workspace"])) == walked(backing_in(disk, turn))
 
 
+def goes_back(daemon: Daemon, turn: dict[str, Any]) -> None:
+    """Once its disk is quick again, a turn is served as before."""
+    file = Path(turn["workspace"]) / "quick"
+
+    def is_quick() -> bool:
+        for _ in range(50):
+            file.touch()
+            file.unlink()
+        careful: int = daemon.status()["careful"]
+        return careful == 0
+
+    assert holds_within(SECONDS_TO_RELAX, is_quick), daemon.status()
+
+
+WRITE = "open('file', 'wb').write(b'x' * 100_000)\nopen('file', 'r+b').write(b'yy')"
+WRITTEN = b"yy" + b"x" * 99_998
+
+
 def test_a_stalled_write_makes_its_own_program_wait_and_nobody_else(daemon: Daemon, disk: Disk) -> None:
     turn = daemon.begin()
     before = daemon.status()
     with bystander(daemon, "a stalled write") as beside:
         with disk.fault("write", on_disk(turn, "file"), stall=True) as met:
-            writer = program(turn, "open('file', 'wb').write(b'x' * 100_000)\nopen('file', 'r+b').write(b'yy')")
+            writer = program(turn, WRITE)
             assert waits(met)
             assert holds_within(MOST_PAUSE_S, lambda: daemon.status()["pid"] != before["pid"])
             until = time.monotonic() + STALL_S
@@ -168,8 +188,125 @@ def test_a_stalled_write_makes_its_own_program_wait_and_nobody_else(daemon: Daem
             assert daemon.status()["restarts"] == before["restarts"] + 1
         assert writer.wait(20) == 0
         goes_on(beside)
-    assert (Path(turn["workspace"]) / "file").read_bytes() == b"yy" + b"x" * 99_998
-    is_right(disk, turn)
+        assert (Path(turn["workspace"]) / "file").read_bytes() == WRITTEN
+        is_right(disk, turn)
+        goes_back(daemon, turn)
     assert f"worker {before['pid']} waits for a disk" in daemon.logged()
     assert holds_within(10, lambda: not lingering(daemon)), lingering(daemon)
     daemon.end(turn["key"])
+
+
+@pytest.fixture
+def careful(daemon: Daemon, disk: Disk) -> Iterator[dict[str, Any]]:
+    """A turn whose write waits, so that its worker is careful with all turns."""
+    turn = daemon.begin(user="eve")
+    before = daemon.status()["pid"]
+    with disk.fault("write", on_disk(turn), stall=True) as met:
+        writer = program(turn, WRITE)
+        assert waits(met)
+        assert holds_within(MOST_PAUSE_S, lambda: daemon.status()["pid"] != before)
+        yield turn
+        assert writer.poll() is None
+    assert writer.wait(20) == 0
+    assert (Path(turn["workspace"]) / "file").read_bytes() == WRITTEN
+    is_right(disk, turn)
+    daemon.end(turn["key"])
+
+
+STALLED = {
+    "create": "open('new', 'xb').write(b'new')",
+    "mkdir": "os.mkdir('folder')",
+    "unlink": "os.unlink('old')",
+    "rename": "os.rename('old', 'moved')",
+    "truncate": "os.truncate('old', 10)",
+    "setattr": "os.chmod('old', 0o600)",
+    "fsync": "os.fsync(os.open('old', os.O_WRONLY))",
+    "opendir": "assert len(os.listdir()) == 1",
+}
+
+
+def test_a_careful_turn_waits_by_itself(daemon: Daemon, disk: Disk, careful: dict[str, Any]) -> None:
+    before = daemon.status()["pid"]
+    turns = {operation: daemon.begin(user=operation) for operation in STALLED}
+    for turn in turns.values():
+        (Path(turn["workspace"]) / "old").write_bytes(b"old" * 5000)
+    with bystander(daemon, "operations of careful turns") as beside, ExitStack() as faults:
+        programs = []
+        for operation, turn in turns.items():
+            met = faults.enter_context(disk.fault(operation, on_disk(turn), stall=True))
+            programs.append(program(turn, STALLED[operation]))
+            assert waits(met), operation
+        for _ in range(3):
+            goes_on(beside)
+            answers(daemon, beside.turn)
+        assert [each.poll() for each in programs] == [None] * len(STALLED)
+        faults.close()
+        assert [each.wait(30) for each in programs] == [0] * len(STALLED)
+    assert daemon.status()["pid"] == before
+    for turn in turns.values():
+        is_right(disk, turn)
+        daemon.end(turn["key"])
+
+
+READ = """
+import threading
+file = os.open('file', os.O_RDONLY)
+wrong = []
+def read(number):
+    if os.pread(file, 10, number << 17) != b'%010d' % number:
+        wrong.append(number)
+threads = [threading.Thread(target=read, args=(number,)) for number in range(100)]
+for each in threads: each.start()
+for each in threads: each.join()
+assert not wrong
+"""
+
+
+def drop_pages(file: Path) -> None:
+    """Have the kernel read a file anew."""
+    with open(file, "rb") as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def test_reads_that_wait_leave_the_others_their_threads(daemon: Daemon, disk: Disk) -> None:
+    turn = daemon.begin()
+    before = daemon.status()["pid"]
+    with open(Path(turn["workspace"]) / "file", "wb") as file:
+        for number in range(100):
+            os.pwrite(file.fileno(), b"%010d" % number, number << 17)
+    drop_pages(Path(file.name))
+    with bystander(daemon, "100 cold reads") as beside:
+        with disk.fault("read", on_disk(turn, "file"), stall=True) as met:
+            reader = program(turn, READ)
+            assert waits(met)
+            for _ in range(3):
+                goes_on(beside)
+                answers(daemon, beside.turn)
+            cold = beside.workspace / "cold"
+            cold.write_bytes(b"cold")
+            drop_pages(cold)
+            assert cold.read_bytes() == b"cold"
+            assert reader.poll() is None
+        assert reader.wait(30) == 0
+    assert daemon.status()["pid"] == before
+    daemon.end(turn["key"])
+
+
+def test_a_worker_with_a_waiting_turn_is_replaced_all_the_same(
+    daemon: Daemon, disk: Disk, careful: dict[str, Any]
+) -> None:
+    other = daemon.begin(user="mae")
+    with bystander(daemon, "a kill and a reload meanwhile") as beside:
+        with disk.fault("write", on_disk(other), stall=True) as met:
+            waiting = program(other, WRITE)
+            assert waits(met)
+            for replace in (lambda pid: os.kill(pid, signal.SIGKILL), lambda _: daemon.fusefs("reload")):
+                before = daemon.status()["pid"]
+                replace(before)
+                assert holds_within(20, lambda: daemon.status()["pid"] != before)  # noqa: B023 - called at once
+                goes_on(beside)
+                answers(daemon, beside.turn)
+                assert waiting.poll() is None
+        assert waiting.wait(30) == 0
+    is_right(disk, other)
+    daemon.end(other["key"])
