@@ -15,7 +15,7 @@ from typing import Any
 import pyfuse3
 import trio
 
-from fusefs import __version__, backing, requests, session, space, status, tombstones
+from fusefs import __version__, backing, forgotten, requests, session, space, status, tombstones
 from fusefs.accounting import Accounts
 from fusefs.careful import on_behalf_of
 from fusefs.control import create_app
@@ -130,6 +130,8 @@ async def _serve(
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
         nursery.start_soon(_settle, turns, watch, nursery)
+        if inherited.resumed:
+            nursery.start_soon(_look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations, shared.table, watch)
@@ -251,6 +253,12 @@ async def _settle(turns: Turns, watch: Watch, nursery: trio.Nursery) -> None:
                 _settle_one(workspace)
             elif not workspace.careful.is_busy:
                 nursery.start_soon(on_behalf_of, workspace, partial(_settle_one, workspace))
+
+
+async def _look_what_is_forgotten(inodes: Inodes, device: int) -> None:
+    while True:
+        await trio.sleep(SETTLE_EVERY_S)
+        await forgotten.look(inodes, device)
 
 
 def _settle_one(workspace: Workspace) -> None:

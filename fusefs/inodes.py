@@ -1,7 +1,7 @@
 """The table of inodes that the kernel knows, by nodeid, with its lookup counts."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 import trio
@@ -34,6 +34,7 @@ class Inodes:
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
+        self._kept: dict[Node, None] = {}
         self._unseen: list[Unseen] = []
         self._tell_found: Callable[[int], None] = lambda nodeid: None
         self._more_named = trio.Event()
@@ -113,7 +114,22 @@ class Inodes:
 
     def discard(self, nodeid: int) -> None:
         """Make a node unknown."""
-        self._nodes.pop(nodeid, None)
+        node = self._nodes.pop(nodeid, None)
+        if node is not None:
+            self._kept.pop(node, None)
+
+    def keep(self, node: Node) -> None:
+        """A node has no name any more: it is kept only until the kernel has forgotten it."""
+        self._kept.pop(node, None)
+        self._kept[node] = None
+
+    def keep_no_more(self, node: Node) -> None:
+        """It has one after all."""
+        self._kept.pop(node, None)
+
+    def kept(self) -> Collection[Node]:
+        """The nodes without a name, those first that were kept, or looked at, first."""
+        return self._kept.keys()
 
     def forget(self, nodeid: int, count: int) -> None:
         """The kernel drops `count` lookups of a nodeid. Raises OSError where it cannot be found again."""

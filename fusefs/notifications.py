@@ -20,3 +20,14 @@ def forget_inodes(nodeids: Iterable[int]) -> None:
             pyfuse3.invalidate_inode(nodeid)
         except FileNotFoundError:
             continue
+
+
+def unknown_inodes(nodeids: Iterable[int]) -> set[int]:
+    """Those of these inodes that the kernel does not know; of the others it drops the cached attributes."""
+    unknown = set()
+    for nodeid in nodeids:
+        try:
+            pyfuse3.invalidate_inode(nodeid, attr_only=True)
+        except FileNotFoundError:
+            unknown.add(nodeid)
+    return unknown

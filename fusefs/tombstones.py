@@ -47,12 +47,15 @@ def bury(inodes: Inodes, table: Table, nodeid: int, lookups: int) -> None:
     tombstone = Tombstone(nodeid, mark, table, inodes)
     tombstone.lookups = lookups
     inodes.add(tombstone)
+    inodes.keep(tombstone)
 
 
 def set_up(inodes: Inodes, table: Table, marks: list[Opened]) -> None:
     """A tombstone for each number that an earlier worker had marked and that is not known again."""
     for marked in marks:
         if not inodes.is_there(marked.nodeid):
-            inodes.add(Tombstone(marked.nodeid, marked.number, table, inodes))
+            tombstone = Tombstone(marked.nodeid, marked.number, table, inodes)
+            inodes.add(tombstone)
+            inodes.keep(tombstone)
         else:
             table.remove(marked.number)

@@ -282,6 +282,7 @@ class Workspace(Realm):
     def holds(self, entry: Entry) -> None:
         """A descriptor keeps an entry. Where these are too many, the first ones make way to tombstones."""
         self._held[entry] = None
+        self.inodes.keep(entry)
         if len(self._held) > MOST_HELD:
             oldest = next((held for held in self._held if not held.needed()), None)
             if oldest is not None:
@@ -290,6 +291,7 @@ class Workspace(Realm):
     def holds_no_more(self, entry: Entry) -> None:
         """It does so no more."""
         self._held.pop(entry, None)
+        self.inodes.keep_no_more(entry)
 
     def bury_known(self, *, at_most: int) -> bool:
         """Put tombstones in the place of inodes that the kernel may still name, so many at most; whether that was all.
