@@ -104,6 +104,10 @@ class Estate:
             session.unmount(self.kernel.mountpoint, lazily=True, abort=bool(self.lingering))
 
 
+class Unmounted(Exception):
+    """The mount was unmounted while this supervisor took over: there is nothing left to do."""
+
+
 class Predecessor(NamedTuple):
     """What a supervisor before this one leaves: how many workers have died, and the one that serves, if any."""
 
@@ -115,7 +119,8 @@ class Predecessor(NamedTuple):
 def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
     """What a supervisor before this one has handed on, or all of it anew. At the end the mount is gone.
 
-    Raises StateUnusable, SocketUnusable, SessionError; OtherLayout where a worker serves that cannot be taken over.
+    Raises StateUnusable, SocketUnusable, SessionError; OtherLayout where a worker serves that cannot be taken over;
+    Unmounted.
     """
     handed = _handed_on()
     lingering = json.loads(os.environ.pop(LINGERING, "{}"))
@@ -130,6 +135,8 @@ def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
             None if facts is None else _still_mounted(handed["device"], facts, settings, readable=table is not None)
         )
         listener = stack.enter_context(_listener(handed.pop("listener", None), settings))
+        if facts is not None and worker is not None and not _mounted_at(facts["mountpoint"], facts["device_number"]):
+            raise Unmounted
         if facts is None or kernel is None or table is None:
             for descriptor in handed.values():
                 os.close(descriptor)
@@ -225,8 +232,12 @@ def _still_mounted(
 
 
 def _is_mounted(kernel: session.Session) -> bool:
-    mount = mounts.topmost(kernel.mountpoint)
-    return mount is not None and mount.device == kernel.device_number
+    return _mounted_at(kernel.mountpoint, kernel.device_number)
+
+
+def _mounted_at(mountpoint: str, device_number: str) -> bool:
+    mount = mounts.topmost(mountpoint)
+    return mount is not None and mount.device == device_number
 
 
 def _is_aborted(device: int) -> bool:

@@ -64,16 +64,19 @@ def run(settings: Settings, starter: Starter) -> int:
     """
     os.umask(0)  # the kernel has applied the caller's
     notifier = Notifier.of_environment(os.environ, os.getpid())
-    with caught(CAUGHT) as signals, estate.opened(settings) as (held, predecessor):
-        supervisor = Supervisor(settings, held, signals, notifier, starter)
-        warm_up()
-        gc.collect()
-        gc.freeze()  # what is imported stays shared with the workers
-        try:
-            return supervisor.run(predecessor)
-        finally:
-            notifier.tell("STOPPING=1")
-            notifier.drop(estate.KEPT)
+    try:
+        with caught(CAUGHT) as signals, estate.opened(settings) as (held, predecessor):
+            supervisor = Supervisor(settings, held, signals, notifier, starter)
+            warm_up()
+            gc.collect()
+            gc.freeze()  # what is imported stays shared with the workers
+            try:
+                return supervisor.run(predecessor)
+            finally:
+                notifier.tell("STOPPING=1")
+                notifier.drop(estate.KEPT)
+    except estate.Unmounted:
+        return DONE
 
 
 class Supervisor:
