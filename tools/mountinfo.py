@@ -63,7 +63,8 @@ def life(mountpoint: Path) -> Life:
     """
     asking = os.fork()
     if asking == 0:
-        os.closerange(0, 3)  # whoever reads our output must not wait for this process
+        # Whoever reads our output must not wait for this process, nor must it keep the device of a mount open.
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
         try:
             os.statvfs(mountpoint)  # never cached; stat(2) is answered by the kernel long after the daemon
         except OSError as error:
