@@ -38,6 +38,8 @@ QUICK_CALLS = 64
 """After so many quick calls in a row a turn is careful no more,"""
 LEAST_S = 2.0
 """and not before it was careful for so long."""
+QUIET_S = 60.0
+"""Nor is one any more whose last slow call, if there was any, is so long ago."""
 
 
 class Runs(Protocol):
@@ -66,7 +68,7 @@ class Careful:
         self._thread = trio.CapacityLimiter(1)
         self._put_off: list[Operation[object]] = []
         self._quick_calls = 0
-        self._begun = time.monotonic()
+        self._begun = self._slow_at = time.monotonic()
 
     @property
     def is_busy(self) -> bool:
@@ -148,13 +150,23 @@ class Careful:
         try:
             return call()
         finally:
-            self._quick_calls = self._quick_calls + 1 if time.monotonic() - begun < QUICK_S else 0
+            now = time.monotonic()
+            if now - begun < QUICK_S:
+                self._quick_calls += 1
+            else:
+                self._quick_calls, self._slow_at = 0, now
 
     def _look_whether_quick(self) -> None:
-        is_quick = self._quick_calls >= QUICK_CALLS and time.monotonic() - self._begun >= LEAST_S
-        if is_quick and not self._put_off and not self._lock.statistics().tasks_waiting:
-            self._table.close_place(self._place)
+        now = time.monotonic()
+        is_quick = self._quick_calls >= QUICK_CALLS and now - self._begun >= LEAST_S
+        is_idle = not self._put_off and not self._lock.statistics().tasks_waiting
+        if is_idle and (is_quick or now - self._slow_at >= QUIET_S):
+            self.retire()
             self._relax()
+
+    def retire(self) -> None:
+        """Give up the turn's place in the table."""
+        self._table.close_place(self._place)
 
 
 @asynccontextmanager

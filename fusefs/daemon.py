@@ -138,7 +138,8 @@ async def _serve(
         nursery.start_soon(_end_on_signal, kernel, waiter, ending, complaint.give_up)
         _tell_of_loss(events, inherited)
         _tame_collector()
-        watch.start()
+        if kernel.resends:  # else nothing is gained by another worker, but what programs have open is lost
+            watch.start()
         ready(info())
         await pyfuse3.main(1, CONCURRENT_REQUESTS)
         nursery.cancel_scope.cancel()
@@ -231,17 +232,25 @@ async def _take_care(inherited: Inherited, table: Table, turns: Turns, nursery: 
     """
     if not inherited.careful:
         return
+    gone = {each: trio.Event() for each in inherited.lingering}
+    for each, event in gone.items():
+        nursery.start_soon(_tell_gone, each, event)
     calling = {in_hand.turn for in_hand in table.in_hand() if in_hand.under_way}
     taken_care_of = [(workspace.root_nodeid, workspace.be_careful()) for workspace in turns.workspaces()]
     for root, careful in taken_care_of:
-        until = [each for each in inherited.lingering if root in calling or each.turn in (root, 0)]
+        until = [event for each, event in gone.items() if root in calling or each.turn in (root, 0)]
         if until:
-            await nursery.start(careful.hold_until, partial(_gone, until))
+            await nursery.start(careful.hold_until, partial(_all_of, until))
 
 
-async def _gone(lingering: Sequence[Lingering]) -> None:
-    for each in lingering:
-        await trio.lowlevel.wait_readable(each.process)
+async def _tell_gone(lingering: Lingering, gone: trio.Event) -> None:
+    await trio.lowlevel.wait_readable(lingering.process)
+    gone.set()
+
+
+async def _all_of(events: Sequence[trio.Event]) -> None:
+    for event in events:
+        await event.wait()
 
 
 async def _settle(turns: Turns, watch: Watch, nursery: trio.Nursery) -> None:
@@ -280,8 +289,9 @@ async def _end_on_signal(
                 ending.replaced = True
                 waiter.close()
                 pyfuse3.terminate()
-                await trio.sleep(DRAIN_S)
-                give_up()
+                if kernel.resends:
+                    await trio.sleep(DRAIN_S)
+                    give_up()
                 continue
             log.info("%s: ending", signal.Signals(number).name)
             try:

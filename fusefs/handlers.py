@@ -123,22 +123,25 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
     """
 
     def decorate(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
-        def change(left: Operation | None, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-            operations: Any = arguments[0]
+        def change(operation: Operation, left: Operation | None, arguments: Sequence[Any]) -> Answer:
+            operations = arguments[0]
             if left is not None and was_applied(operations.inodes, left):
                 return again(*arguments)
-            operations.in_hand.take((method.__name__, *arguments[1 : identified_by + 1]))
-            return method(*arguments, **named)
+            operations.in_hand.take(operation)
+            return make(*arguments)
+
+        make: Callable[..., Answer] = method
 
         @functools.wraps(method)
         async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             operations: Any = arguments[0]
+            operation = (method.__name__, *arguments[1 : identified_by + 1])
             while True:
                 try:
-                    left = operations.in_hand.left(method.__name__, arguments[1 : identified_by + 1])
+                    left = operations.in_hand.left(operation)
                     if operations.careful and (careful := await _careful(_of_inode, arguments)):
-                        return await careful.run(partial(change, left, *arguments, **named))
-                    return change(left, *arguments, **named)
+                        return await careful.run(partial(change, operation, left, arguments))
+                    return change(operation, left, arguments)
                 except StillCounting as still:
                     counted = still.counted
                 except Exception as error:

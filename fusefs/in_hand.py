@@ -8,13 +8,15 @@ name is there, or gone.
 
 import marshal
 import time
+from typing import Any
 
 from fusefs.table import Table
 
 KNOWN_FOR_S = 10.0
 """How long after a worker's start a request is taken for one that was sent again (seconds)."""
 
-Operation = tuple[int | str | bytes, ...]
+Operation = tuple[Any, ...]
+"""A handler's name and its first arguments: numbers, strings and bytes."""
 
 
 class InHand:
@@ -35,11 +37,10 @@ class InHand:
         """An operation is about to be applied."""
         self._table.take_in_hand(marshal.dumps(operation), self.place)
 
-    def left(self, handler: str, arguments: tuple[object, ...]) -> Operation | None:
+    def left(self, operation: Operation) -> Operation | None:
         """What an earlier worker had put down of this operation, once; None where it was another, or none."""
         if not self._left:
             return None
-        operation = (handler, *arguments)
         left = next((left for left in self._left if left[: len(operation)] == operation), None)
         if left is None:
             return None

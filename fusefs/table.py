@@ -29,6 +29,7 @@ _STUCK = struct.Struct("<QQd")  # pid, turn, since
 _IN_HAND_AT = 64
 _IN_HAND_BYTES = 4096 - _IN_HAND_AT
 _LENGTH = struct.Struct("<I")
+_COMMON_PLACE = (_IN_HAND_AT, _IN_HAND_BYTES - _LENGTH.size)
 _MARK_AT = 16  # how many slots were ever used
 _MARK = struct.Struct("<I")
 _IDENTITY_AT = 24
@@ -153,7 +154,7 @@ class Table:
     def take_in_hand(self, record: bytes, place: int = 0) -> None:
         """Remember the operation that is about to be applied, in the common place or in a turn's own."""
         memory = self._memory
-        at, most = self._place(place)
+        at, most = self._place(place) if place else _COMMON_PLACE
         if len(record) > most:  # a name too long, which is going to be refused
             record = b""
         _LENGTH.pack_into(memory, at, 0)  # never a new length with an old record
@@ -175,7 +176,7 @@ class Table:
     def _place(place: int) -> tuple[int, int]:
         """Where the record of a place lies, and how long it may be."""
         if not place:
-            return _IN_HAND_AT, _IN_HAND_BYTES - _LENGTH.size
+            return _COMMON_PLACE
         return _PLACES_AT + (place - 1) * _PLACE_BYTES + _PLACE.size, _PLACE_BYTES - _PLACE.size - _LENGTH.size
 
     def open_place(self, turn: int) -> int:

@@ -315,6 +315,9 @@ class Workspace(Realm):
 
         Until then its descriptor keeps the inode in being, so that its number comes to mean no other file.
         """
+        if self.careful is not None:
+            self.careful.retire()
+            self._shared.careful.discard(self.careful)
         self.descriptors.close_all(self)
         self.orphans.close()
         self.root.lose_child()  # itself, which has kept it known

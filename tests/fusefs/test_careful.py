@@ -135,8 +135,8 @@ def test_room_is_kept_and_the_turn_told_of_while_a_call_is_under_way(turn: Turn,
             turn.in_hand.take(("rmdir", 2, b"another turn's"))
             assert [(left.turn, left.under_way) for left in table.in_hand()] == [(0, False), (ROOT, True)]
             next_worker = InHand(table, resumed=True)
-            assert next_worker.left("unlink", (1, b"name")) is not None
-            assert next_worker.left("rmdir", (2, b"another turn's")) is not None
+            assert next_worker.left(("unlink", 1, b"name")) is not None
+            assert next_worker.left(("rmdir", 2, b"another turn's")) is not None
             await trio.to_thread.run_sync(let_go, path)
 
     trio.run(main)

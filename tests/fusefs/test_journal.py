@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,3 +122,13 @@ def test_a_newer_schema_is_refused_and_says_what_to_do(journal: Journal, path: P
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(JournalUnusable, match="unable to open database file"):
         Journal(tmp_path / "nowhere" / "journal.db")
+
+
+def test_who_holds_the_write_lock_for_ever_keeps_nobody_from_opening_and_reading(journal: Journal, path: Path) -> None:
+    """A worker that a disk keeps waiting in a commit does not die, and keeps its locks."""
+    journal.begin(TURN)
+    with closing(sqlite3.connect(path, isolation_level=None)) as stuck:
+        stuck.execute("BEGIN IMMEDIATE")
+        again = Journal(path)
+        assert again.live() == [TURN]
+        again.close()

@@ -198,13 +198,12 @@ def test_a_stalled_write_makes_its_own_program_wait_and_nobody_else(daemon: Daem
 
 @pytest.fixture
 def careful(daemon: Daemon, disk: Disk) -> Iterator[dict[str, Any]]:
-    """A turn whose write waits, so that its worker is careful with all turns."""
+    """A turn whose write waits, so that the worker is careful with all turns."""
     turn = daemon.begin(user="eve")
-    before = daemon.status()["pid"]
     with disk.fault("write", on_disk(turn), stall=True) as met:
         writer = program(turn, WRITE)
         assert waits(met)
-        assert holds_within(MOST_PAUSE_S, lambda: daemon.status()["pid"] != before)
+        assert holds_within(MOST_PAUSE_S, lambda: daemon.status()["careful"] > 0)
         yield turn
         assert writer.poll() is None
     assert writer.wait(20) == 0
@@ -225,6 +224,13 @@ STALLED = {
 }
 
 
+def ending_of(daemon: Daemon, turn: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """A command that ends a turn."""
+    command = [sys.executable, "-m", "tools.cli", "turn", "end", turn["key"]]
+    environment = os.environ | {"FUSEFS_SOCKET": str(daemon.socket)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
 def test_a_careful_turn_waits_by_itself(daemon: Daemon, disk: Disk, careful: dict[str, Any]) -> None:
     before = daemon.status()["pid"]
     turns = {operation: daemon.begin(user=operation) for operation in STALLED}
@@ -236,12 +242,16 @@ def test_a_careful_turn_waits_by_itself(daemon: Daemon, disk: Disk, careful: dic
             met = faults.enter_context(disk.fault(operation, on_disk(turn), stall=True))
             programs.append(program(turn, STALLED[operation]))
             assert waits(met), operation
+        ended = turns.pop("unlink")
+        ending = ending_of(daemon, ended)
+        daemon.end(daemon.begin(user="zoe")["key"])
         for _ in range(3):
             goes_on(beside)
             answers(daemon, beside.turn)
-        assert [each.poll() for each in programs] == [None] * len(STALLED)
+        assert [each.poll() for each in [*programs, ending]] == [None] * (len(STALLED) + 1)
         faults.close()
-        assert [each.wait(30) for each in programs] == [0] * len(STALLED)
+        assert [each.wait(30) for each in [*programs, ending]] == [0] * (len(STALLED) + 1)
+        assert holds_within(20, lambda: not backing_in(disk, ended).exists())
     assert daemon.status()["pid"] == before
     for turn in turns.values():
         is_right(disk, turn)
