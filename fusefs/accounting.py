@@ -6,7 +6,7 @@ tells `settle` what it really took; since no other request runs in between, the 
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,27 @@ class Refused:
 
     at: float
     refusal: LimitReached
+
+
+class Tally:
+    """What limits refused since it began: the first refusal, and how many there were."""
+
+    def __init__(self) -> None:
+        self.first: Refused | None = None
+        self.count = 0
+
+    def add(self, refused: Refused) -> None:
+        """One more."""
+        self.first = self.first or refused
+        self.count += 1
+
+
+Tell = Callable[[str, Refused], None]
+"""Who is told of a refusal, and the key of the turn in which it was."""
+
+
+def _nobody(key: str, refused: Refused) -> None:
+    """Nobody is told."""
 
 
 class Account:
@@ -94,12 +115,17 @@ class Account:
 
 
 class TurnAccount(Account):
-    """A turn's account, and the user's and the scratch account that its growth is charged to as well."""
+    """A turn's account, and the user's and the scratch account that its growth is charged to as well.
 
-    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "user")
+    `tell` is told each refusal, from inside the operation that is refused.
+    """
 
-    def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account) -> None:
+    __slots__ = ("_tallies", "_tell", "file_bytes", "refused", "refused_count", "scratch", "user")
+
+    def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account, tell: Tell) -> None:
         super().__init__(Limit.TURN, key, limits.turn)
+        self._tell = tell
+        self._tallies: list[Tally] = []
         self.file_bytes = limits.file_bytes
         self.user = user
         self.scratch = scratch
@@ -134,9 +160,34 @@ class TurnAccount(Account):
 
     def note(self, refusal: LimitReached) -> LimitReached:
         """Remember a refusal, for whoever asks later why a write failed; answers it, to be raised."""
-        self.refused.append(Refused(time.time(), refusal))
+        refused = Refused(time.time(), refusal)
+        self.refused.append(refused)
         self.refused_count += 1
+        for tally in self._tallies:
+            tally.add(refused)
+        self._tell(self.id, refused)
         return refusal
+
+    def count_refusals(self, tally: Tally) -> None:
+        """Add to a tally from now on."""
+        self._tallies.append(tally)
+
+    def count_no_more(self, tally: Tally) -> None:
+        """Add to it no more."""
+        self._tallies.remove(tally)
+
+    def change(self, limits: AgentLimits) -> None:
+        """Have other bounds from now on; what is held already stays, whatever they are."""
+        self.bound_bytes, self.bound_inodes = limits.turn
+        self.file_bytes = limits.file_bytes
+
+    def hand_over(self) -> Totals:
+        """Leave all that the turn holds to scratch alone; answers how much that is."""
+        held = Totals(self.used_bytes, self.used_inodes)
+        self.expect(-self.pending_bytes)
+        super().settle(-held.bytes, -held.inodes)
+        self.user.settle(-held.bytes, -held.inodes)
+        return held
 
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
         """Charge turn, user and scratch with what was really taken (or, negative, freed)."""
@@ -161,9 +212,11 @@ class Accounts:
     """Every account of the mount: a turn's by key, a user's by agent and user, scratch by agent.
 
     The scratch of the agents that are `configured` is always there, that of any other agent while something is in it.
+    `tell` is told each refusal, with the key of its turn.
     """
 
-    def __init__(self, configured: Mapping[str, AgentLimits]) -> None:
+    def __init__(self, configured: Mapping[str, AgentLimits], tell: Tell = _nobody) -> None:
+        self._tell = tell
         self._turns: dict[str, TurnAccount] = {}
         self._users: dict[tuple[str, str], Account] = {}
         self._scratch: dict[str, Account] = {}
@@ -176,7 +229,7 @@ class Accounts:
         user_account = self._users.get((agent, user))
         if user_account is None:
             user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user)
-        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits))
+        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), self._tell)
         self._turns[key] = account
         return account
 
@@ -193,9 +246,7 @@ class Accounts:
 
     def close_turn(self, account: TurnAccount) -> Totals:
         """Forget an ended turn. Its user has the room back at once; scratch when the returned amount is freed."""
-        held = Totals(account.used_bytes, account.used_inodes)
-        account.expect(-account.pending_bytes)
-        account.user.settle(-held.bytes, -held.inodes)
+        held = account.hand_over()
         del self._turns[account.id]
         if not any(turn.user is account.user for turn in self._turns.values()):
             self._users = {who: user for who, user in self._users.items() if user is not account.user}

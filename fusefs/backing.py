@@ -17,6 +17,7 @@ from policy.limits import BLOCK_BYTES
 
 RENAME_NOREPLACE = 1  # linux/fs.h
 RENAME_EXCHANGE = 2
+AT_FDCWD = -100  # linux/fcntl.h
 _SYNC_FILE_RANGE_WRITE = 2
 _DIRENT = struct.Struct("<QqHB")  # ino, off, reclen, type; the name follows, ended by NUL
 _DIRENTS = 32_768

@@ -3,6 +3,7 @@
 import errno
 import gc
 import logging
+import math
 import os
 import resource
 import signal
@@ -16,14 +17,17 @@ import pyfuse3
 import trio
 
 from fusefs import __version__, backing, requests, session, space, status, tombstones
-from fusefs.accounting import Accounts
+from fusefs.accounting import Accounts, Refused
+from fusefs.calls import Calls
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
+from fusefs.grips import Marks
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
 from fusefs.journal import Journal
 from fusefs.layout import Layout
+from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
 from fusefs.operations import Operations
 from fusefs.reloading import reload
@@ -79,7 +83,9 @@ def _single(group: ExceptionGroup) -> Exception:
 
 async def _serve(settings: Settings, inherited: Inherited, journal: Journal, shared: Shared, ready: Ready) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
-    accounts = Accounts({agent.id: agent.limits for agent in settings.deployment.agents})
+    refused, refusals = trio.open_memory_channel[tuple[str, Refused]](math.inf)
+    limits = {agent.id: agent.limits for agent in settings.deployment.agents}
+    accounts = Accounts(limits, lambda key, refusal: refused.send_nowait((key, refusal)))
     in_hand = InHand(shared.table, inherited.resumed)
     operations = Operations(inodes, shared.table, in_hand, space.answering(kernel.device_number, accounts))
     surfaces = Surfaces(shared, operations, operators)
@@ -90,13 +96,18 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
         turns.recover(resumed=inherited.resumed)
         for node in status.publish(surfaces.status, operators, turns, accounts, info):
             inodes.add(node)
+        calls = Calls(journal, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
+        lives = Lives(turns, calls, nursery)
         operations.resume()
         turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
-        app = create_app(turns, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
+        lives.recover()
+        app = create_app(lives, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
         nursery.start_soon(_settle, turns)
+        nursery.start_soon(lives.watch_limits, refusals)
+        nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations)
         nursery.start_soon(_end_on_signal, kernel, waiter, ending)
@@ -106,6 +117,15 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
         nursery.cancel_scope.cancel()
     if ending.replaced:
         raise Replaced
+
+
+def _marks(settings: Settings, kernel: session.Session) -> Callable[[str, str], Marks]:
+    """What the programs of a call have in common, by its id and the key of its turn."""
+    folder, sees_only = (
+        os.path.join(settings.mountpoint, "turns"),
+        partial(space.seen_turn, device=kernel.device_number),
+    )
+    return lambda call, key: Marks(call, os.path.join(folder, key), key, sees_only)
 
 
 class Ending:

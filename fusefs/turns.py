@@ -15,11 +15,14 @@ from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.messages import BeginTurn
 from fusefs.recovery import measure
-from fusefs.surfaces import Surfaces
+from fusefs.removal import removed
+from fusefs.surfaces import Backing, Surfaces
 from fusefs.workspace import Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
-from policy.refusals import NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
+from policy.limits import NAME_BYTES, Bounds, check_turn_disk
+from policy.refusals import LimitUnderUse, NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
+from policy.values import OnLimit
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class Turn:
     record: TurnRecord
     workspace: Workspace
     has_outbox: bool
+    on_limit: OnLimit
 
     @property
     def account(self) -> TurnAccount:
@@ -85,6 +89,16 @@ class Turns:
             raise TurnOver(turn)
         raise NoSuchTurn(turn)
 
+    async def id_of(self, key: str) -> str:
+        """The caller's id of the turn of this key, live or ended. Raises NoSuchTurn."""
+        live = self._live.get(key)
+        if live is not None:
+            return live.record.id
+        record = await trio.to_thread.run_sync(self._journal.by_key, key)
+        if record is None:
+            raise NoSuchTurn(key)
+        return record.id
+
     def _live_turn(self, turn: str) -> Turn | None:
         by_key = self._live.get(turn)
         if by_key is not None:
@@ -123,14 +137,14 @@ class Turns:
                 shutil.rmtree(self._layout.end(record.key))
             raise
 
-    async def end(self, turn: str) -> TurnRecord:
+    async def end(self, turn: str, how: str) -> TurnRecord:
         """End a turn: its workspace is gone at once for everyone, its bytes are freed in the background.
 
-        Raises NoSuchTurn, TurnOver.
+        `how` is for the journal. Raises NoSuchTurn, TurnOver.
         """
         async with self._changing:
             ending = await self._find_or_explain(turn)
-            record = replace(ending.record, ended_at=time.time())
+            record = replace(ending.record, ended_at=time.time(), how=how)
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
@@ -141,11 +155,76 @@ class Turns:
         self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
         return record
 
+    async def empty(self, turn: str) -> Turn:
+        """Empty a turn's workspace: what was in it is gone at once for everyone, its bytes are freed in the background.
+
+        Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new directories.
+        """
+        async with self._changing:
+            live = await self._find_or_explain(turn)
+            tree, backing = await trio.to_thread.run_sync(self._exchange, live)
+            workspace = self._surfaces.replace(live.record, live.workspace, backing)
+            held = _charge_anew(live)
+            self._live[live.record.key] = fresh = replace(live, workspace=workspace)
+            await trio.to_thread.run_sync(self._record_emptied, live.record)
+        await self._surfaces.tell_kernel_emptied(live.workspace)
+        self._nursery.start_soon(self._free, live.record, live.workspace, tree, held, True)
+        return fresh
+
+    def _record_emptied(self, record: TurnRecord) -> None:
+        try:
+            self._journal.emptied(record.key)
+        except JournalUnusable as error:
+            log.error("turn %s was emptied, which the journal could not take: %s", record.id, error)
+
+    def _exchange(self, live: Turn) -> tuple[Path, Backing]:
+        """Put empty backing directories in the place of a turn's; answers where its own lie now.
+
+        Until the workspace is replaced, its files are reached where they lie then.
+        """
+        record = live.record
+        name = keys.key_for(record.agent, uuid.uuid4())
+        prepared = self._layout.prepare(name, record.uid, record.gid, outbox=live.has_outbox)
+        try:
+            backing = Backing.of(prepared / "work", prepared / "open")
+            try:
+                self._layout.exchange(prepared, record.key)
+            except OSError:
+                backing.close()
+                raise
+        except OSError:
+            shutil.rmtree(prepared)
+            raise
+        return prepared, backing
+
+    async def change_turn_disk(self, turn: str, turn_disk: int, *, force: bool) -> tuple[Turn, LimitUnderUse | None]:
+        """Give a live turn another limit (bytes), at once in force; answers with what is wrong with it, by force.
+
+        Raises NoSuchTurn, TurnOver, LimitAboveUser; LimitUnderUse where it is not forced.
+        """
+        async with self._changing:
+            live = await self._find_or_explain(turn)
+            live.workspace.unsettled.look_again()
+            account, record = live.account, live.record
+            used = Bounds(account.used_bytes, account.used_inodes)
+            wrong = check_turn_disk(turn_disk, account.user.bounds, used)
+            if wrong is not None and not force:
+                raise wrong
+            limits = self._agent(record.agent).limits
+            account.change(limits.with_turn_disk(turn_disk))  # nothing may grow between the check and this
+            try:
+                await trio.to_thread.run_sync(self._journal.set_turn_disk, record.key, turn_disk)
+            except JournalUnusable:
+                account.change(limits.with_turn_disk(record.turn_disk))
+                raise
+            changed = self._live[record.key] = replace(live, record=replace(record, turn_disk=turn_disk))
+            return changed, wrong
+
     def _record_end(self, record: TurnRecord) -> bool:
         """Whether the journal took it; on a full disk it may not, until the turn's own bytes are freed."""
         assert record.ended_at is not None
         try:
-            self._journal.end(record.key, record.ended_at)
+            self._journal.end(record.key, record.ended_at, record.how)
         except JournalUnusable as error:
             log.error("turn %s has ended, which the journal could not take: %s", record.id, error)
             return False
@@ -161,7 +240,7 @@ class Turns:
 
     async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:
         """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
-        while not await _removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
+        while not await removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
             await trio.sleep(RETRY_S)
         self._accounts.freed(scratch, held)
 
@@ -185,7 +264,8 @@ class Turns:
 
     def _take_up(self, record: TurnRecord, *, resumed: bool = False) -> Turn:
         agent = self._agent(record.agent)
-        account = self._accounts.open_turn(record.key, record.agent, record.user, agent.limits)
+        limits = agent.limits.with_turn_disk(record.turn_disk)
+        account = self._accounts.open_turn(record.key, record.agent, record.user, limits)
         work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
         workspace = self._surfaces.open(record, work, orphans, account)
         if resumed:
@@ -194,7 +274,7 @@ class Turns:
             workspace.orphans.clear()
             held = measure(workspace.root.descriptor())
             account.settle(held.bytes, held.inodes)
-        turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox)
+        turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox, agent.sandbox.on_limit)
         return turn
 
     def sweep_orphans(self) -> None:
@@ -223,22 +303,19 @@ class Turns:
         self._nursery.start_soon(self._remove, tree, scratch, held)
 
 
-async def _removed(tree: Path) -> bool:
-    """Whether a tree could be removed; the log tells why not."""
-    commands: list[list[str | Path]] = [["rm", "-rf", "--one-file-system", "--", tree]]
-    if os.geteuid() != 0:  # a turn may have taken the owner's right to its folders, which stops nobody but him
-        commands.insert(0, ["chmod", "-R", "u+rwX", "--", tree])
-    done = None
-    try:
-        for command in commands:
-            done = await trio.run_process(command, check=False, capture_stderr=True)
-    except OSError as error:  # no descriptors or processes left for now
-        log.error("cannot remove %s for now: %s", tree, error)
-        return False
-    if done is not None and done.returncode:
-        log.error("cannot remove %s for now: %s", tree, done.stderr.decode(errors="replace").strip())
-        return False
-    return True
+def _charge_anew(live: Turn) -> Totals:
+    """Charge a turn that was emptied with what its workspace holds now; answers what scratch still has to be freed of.
+
+    The outbox takes over the charge of the one before: scratch may be full, and must not hold more.
+    """
+    account = live.account
+    held = account.hand_over()
+    if not live.has_outbox:
+        return held
+    kept = Totals(min(NAME_BYTES, held.bytes), min(1, held.inodes))
+    account.scratch.settle(-kept.bytes, -kept.inodes)
+    account.settle(NAME_BYTES, 1)
+    return Totals(held.bytes - kept.bytes, held.inodes - kept.inodes)
 
 
 def _record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:

@@ -19,7 +19,21 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from fusefs.messages import Account, BeginTurn, DaemonInfo, Problem, TurnBegun, TurnView, UsageBy
+from fusefs.messages import (
+    Account,
+    BeginCall,
+    BeginTurn,
+    CallBegun,
+    CallEnded,
+    ChangeLimits,
+    DaemonInfo,
+    EndCall,
+    LimitsChanged,
+    Problem,
+    TurnBegun,
+    TurnView,
+    UsageBy,
+)
 
 T = TypeVar("T")
 
@@ -102,8 +116,13 @@ def _turns() -> Call[list[TurnView]]:
 
 
 def _turn_path(turn: str) -> str:
-    """The address of a turn. A dot is escaped too: `.` and `..` alone would mean other addresses."""
-    return "/v1/turns/" + quote(turn, safe="", errors="surrogateescape").replace(".", "%2E")
+    """The address of a turn."""
+    return f"/v1/turns/{_component(turn)}"
+
+
+def _component(id: str) -> str:
+    """An id in an address. A dot is escaped too: `.` and `..` alone would mean other addresses."""
+    return quote(id, safe="", errors="surrogateescape").replace(".", "%2E")
 
 
 def _show(turn: str) -> Call[TurnView]:
@@ -112,6 +131,24 @@ def _show(turn: str) -> Call[TurnView]:
 
 def _end(turn: str) -> Call[TurnView]:
     return Call("DELETE", _turn_path(turn), TypeAdapter(TurnView))
+
+
+def _empty(turn: str) -> Call[TurnView]:
+    return Call("POST", _turn_path(turn) + "/empty", TypeAdapter(TurnView))
+
+
+def _change_limits(turn: str, request: ChangeLimits) -> Call[LimitsChanged]:
+    return Call("PATCH", _turn_path(turn), TypeAdapter(LimitsChanged), body=request.model_dump(mode="json"))
+
+
+def _begin_call(turn: str, request: BeginCall) -> Call[CallBegun]:
+    body = request.model_dump(mode="json", exclude_none=True)
+    return Call("POST", _turn_path(turn) + "/calls", TypeAdapter(CallBegun), body=body)
+
+
+def _end_call(call: str, request: EndCall) -> Call[CallEnded]:
+    body = request.model_dump(mode="json", exclude_none=True)
+    return Call("POST", f"/v1/calls/{_component(call)}/end", TypeAdapter(CallEnded), body=body)
 
 
 def _usage(by: UsageBy | None) -> Call[list[Account]]:
@@ -189,6 +226,22 @@ class Client:
         """End a live turn, by id or key."""
         return self._send(_end(turn))
 
+    def empty(self, turn: str) -> TurnView:
+        """Empty a live turn's workspace; its calls go on."""
+        return self._send(_empty(turn))
+
+    def change_limits(self, turn: str, request: ChangeLimits) -> LimitsChanged:
+        """Give a live turn other limits, at once in force."""
+        return self._send(_change_limits(turn, request))
+
+    def begin_call(self, turn: str, request: BeginCall) -> CallBegun:
+        """Begin a call, and its turn where the request names agent and user and the turn is new."""
+        return self._send(_begin_call(turn, request))
+
+    def end_call(self, call: str, request: EndCall) -> CallEnded:
+        """End a call; one that has ended already is answered the same."""
+        return self._send(_end_call(call, request))
+
     def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""
         return self._send(_usage(by))
@@ -254,6 +307,22 @@ class TrioClient:
     async def end(self, turn: str) -> TurnView:
         """End a live turn, by id or key."""
         return await self._send(_end(turn))
+
+    async def empty(self, turn: str) -> TurnView:
+        """Empty a live turn's workspace; its calls go on."""
+        return await self._send(_empty(turn))
+
+    async def change_limits(self, turn: str, request: ChangeLimits) -> LimitsChanged:
+        """Give a live turn other limits, at once in force."""
+        return await self._send(_change_limits(turn, request))
+
+    async def begin_call(self, turn: str, request: BeginCall) -> CallBegun:
+        """Begin a call, and its turn where the request names agent and user and the turn is new."""
+        return await self._send(_begin_call(turn, request))
+
+    async def end_call(self, call: str, request: EndCall) -> CallEnded:
+        """End a call; one that has ended already is answered the same."""
+        return await self._send(_end_call(call, request))
 
     async def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""

@@ -45,6 +45,7 @@ class Shared:
 class Workspace(Realm):
     """The tree below a backing directory, charged to one turn's account.
 
+    `nodeid` is the number of its root, which stays when the turn is emptied, whatever directory is behind it;
     `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
     filesystem allocates (bytes).
     """
@@ -52,6 +53,7 @@ class Workspace(Realm):
     def __init__(
         self,
         turn: str,
+        nodeid: int,
         descriptor: int,
         account: TurnAccount,
         orphans: Orphans,
@@ -71,6 +73,7 @@ class Workspace(Realm):
         self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
         self.root = WorkspaceDirectory(self, os.fstat(descriptor), None, b".")
+        self.root.nodeid = nodeid
         self.root.open_descriptor = descriptor
         self._inodes.add(self.root)
 
@@ -237,6 +240,12 @@ class Workspace(Realm):
             self.unsettled.write_back()
         self.account.admit(grown_bytes, grown_inodes)
 
+    def names(self) -> list[bytes]:
+        """What lies at its top."""
+        here = self.root.descriptor()
+        with backing.permitted(here):
+            return backing.names(here)
+
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""
         self.ended = True
@@ -272,8 +281,7 @@ class Workspace(Realm):
         """
         known = [node for node in self._inodes if node.realm is self and isinstance(node, Entry)]
         for entry in known[:at_most]:
-            if entry is not self.root:
-                self._bury(entry)
+            self._bury(entry)
         return len(known) <= at_most
 
     def _bury(self, entry: Entry) -> None:
@@ -283,10 +291,7 @@ class Workspace(Realm):
             bury(self._inodes, self.table, entry.nodeid, entry.lookups)
 
     def close(self) -> None:
-        """Let go of the backing directory once the kernel has forgotten it; the turn has ended and its tree is gone.
-
-        Until then its descriptor keeps the inode in being, so that its number comes to mean no other file.
-        """
+        """Let go of the backing directory: the workspace has ended and its tree is gone."""
         self.descriptors.close_all(self)
         self.orphans.close()
-        self.root.lose_child()  # itself, which has kept it known
+        self.root.close()
