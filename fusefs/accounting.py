@@ -14,6 +14,10 @@ from policy.limits import AgentLimits, Bounds, Limit, Resource
 from policy.refusals import LimitReached
 
 
+def _nobody(_: LimitReached) -> None:
+    """Nobody is told of a refusal."""
+
+
 class Totals(NamedTuple):
     """An amount of charged bytes and inodes."""
 
@@ -40,14 +44,6 @@ class Tally:
         """One more."""
         self.first = self.first or refused
         self.count += 1
-
-
-Tell = Callable[[str, Refused], None]
-"""Who is told of a refusal, and the key of the turn in which it was."""
-
-
-def _nobody(key: str, refused: Refused) -> None:
-    """Nobody is told."""
 
 
 class Account:
@@ -117,20 +113,22 @@ class Account:
 class TurnAccount(Account):
     """A turn's account, and the user's and the scratch account that its growth is charged to as well.
 
-    `tell` is told each refusal, from inside the operation that is refused.
+    `tell` is called with each refusal, from inside the operation that is refused.
     """
 
-    __slots__ = ("_tallies", "_tell", "file_bytes", "refused", "refused_count", "scratch", "user")
+    __slots__ = ("_tallies", "file_bytes", "refused", "refused_count", "scratch", "tell", "user")
 
-    def __init__(self, key: str, limits: AgentLimits, user: Account, scratch: Account, tell: Tell) -> None:
+    def __init__(
+        self, key: str, limits: AgentLimits, user: Account, scratch: Account, tell: Callable[[LimitReached], None]
+    ) -> None:
         super().__init__(Limit.TURN, key, limits.turn)
-        self._tell = tell
         self._tallies: list[Tally] = []
         self.file_bytes = limits.file_bytes
         self.user = user
         self.scratch = scratch
         self.refused: deque[Refused] = deque(maxlen=20)
         self.refused_count = 0
+        self.tell = tell
 
     @property
     def chain(self) -> tuple[Account, Account, Account]:
@@ -165,7 +163,7 @@ class TurnAccount(Account):
         self.refused_count += 1
         for tally in self._tallies:
             tally.add(refused)
-        self._tell(self.id, refused)
+        self.tell(refusal)
         return refusal
 
     def count_refusals(self, tally: Tally) -> None:
@@ -188,6 +186,17 @@ class TurnAccount(Account):
         super().settle(-held.bytes, -held.inodes)
         self.user.settle(-held.bytes, -held.inodes)
         return held
+
+    def start_anew(self, held: Totals) -> Totals:
+        """Hold only so much from now on, and leave the rest to scratch alone; answers how much that is.
+
+        What is held now takes over from what was: scratch may be full, and does not come to hold more.
+        """
+        before = self.hand_over()
+        kept = Totals(min(held.bytes, before.bytes), min(held.inodes, before.inodes))
+        self.scratch.settle(-kept.bytes, -kept.inodes)
+        self.settle(*held)
+        return Totals(before.bytes - kept.bytes, before.inodes - kept.inodes)
 
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
         """Charge turn, user and scratch with what was really taken (or, negative, freed)."""
@@ -212,11 +221,9 @@ class Accounts:
     """Every account of the mount: a turn's by key, a user's by agent and user, scratch by agent.
 
     The scratch of the agents that are `configured` is always there, that of any other agent while something is in it.
-    `tell` is told each refusal, with the key of its turn.
     """
 
-    def __init__(self, configured: Mapping[str, AgentLimits], tell: Tell = _nobody) -> None:
-        self._tell = tell
+    def __init__(self, configured: Mapping[str, AgentLimits]) -> None:
         self._turns: dict[str, TurnAccount] = {}
         self._users: dict[tuple[str, str], Account] = {}
         self._scratch: dict[str, Account] = {}
@@ -224,12 +231,19 @@ class Accounts:
             self.scratch_of(agent, limits)
         self._kept = frozenset(configured)
 
-    def open_turn(self, key: str, agent: str, user: str, limits: AgentLimits) -> TurnAccount:
-        """The account of a turn that begins, with nothing charged to it yet."""
+    def open_turn(
+        self,
+        key: str,
+        agent: str,
+        user: str,
+        limits: AgentLimits,
+        tell: Callable[[LimitReached], None] = _nobody,
+    ) -> TurnAccount:
+        """The account of a turn that begins, with nothing charged to it yet; `tell` is called with each refusal."""
         user_account = self._users.get((agent, user))
         if user_account is None:
             user_account = self._users[agent, user] = Account(Limit.USER, user, limits.user)
-        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), self._tell)
+        account = TurnAccount(key, limits, user_account, self.scratch_of(agent, limits), tell)
         self._turns[key] = account
         return account
 

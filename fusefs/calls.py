@@ -14,11 +14,14 @@ import trio
 
 from fusefs import views
 from fusefs.accounting import Refused, Tally, TurnAccount
+from fusefs.event_schema import Kind
+from fusefs.events import Events
 from fusefs.grips import Grip, KnownBy, Marks, grip, grip_again
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, EndCall, HowEnded
 from fusefs.processes import Identity, Process
-from policy.refusals import CallConflict, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
+from policy.limits import Limit
+from policy.refusals import CallConflict, LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +47,11 @@ class Turn(Protocol):
 class Call:
     """A live call, or one that has ended while processes of it may be left.
 
-    `process` is the one that was named, `account` its turn's, `tally` what limits refused since it began.
+    `process` is the one that was named, `tally` what limits refused since it began.
     """
 
     record: CallRecord
-    account: TurnAccount
+    turn: Turn
     process: Process | None = None
     grip: Grip | None = None
     tally: Tally = field(default_factory=Tally)
@@ -73,9 +76,15 @@ class Calls:
     """
 
     def __init__(
-        self, journal: Journal, nursery: trio.Nursery, marks: Callable[[str, str], Marks], spared: frozenset[int]
+        self,
+        journal: Journal,
+        events: Events,
+        nursery: trio.Nursery,
+        marks: Callable[[str, str], Marks],
+        spared: frozenset[int],
     ) -> None:
         self._journal = journal
+        self._events = events
         self._nursery = nursery
         self._marks = marks
         self._spared = spared
@@ -103,7 +112,7 @@ class Calls:
                 if request.pid is None or live.process is not None:
                     return live.record
             process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
-            call = live or Call(CallRecord(request.call or str(uuid.uuid4()), key, time.time()), turn.account)
+            call = live or Call(CallRecord(request.call or str(uuid.uuid4()), key, time.time()), turn)
             try:
                 await self._hold(call, process, is_new=live is None)
             except BaseException:
@@ -111,6 +120,7 @@ class Calls:
                     process.close()
                 raise
             self._keep(call)
+            self._events.tell(Kind.CALL_BEGUN, **turn.record.names, call=call.record.id, pid=call.record.pid)
             return call.record
 
     async def _process(self, pid: int, turn: TurnRecord, asker_uid: int) -> Process:
@@ -141,7 +151,7 @@ class Calls:
 
     def _keep(self, call: Call) -> None:
         if call.record.id not in self._live:
-            call.account.count_refusals(call.tally)
+            call.turn.account.count_refusals(call.tally)
             self._live[call.record.id] = call
         if call.record.pid is not None:
             self._nursery.start_soon(self._watch, call)
@@ -190,14 +200,27 @@ class Calls:
         )
         await trio.to_thread.run_sync(self._journal.change_call, record)
         call.record = record
-        del self._live[record.id]
-        call.account.count_no_more(tally)
+        self._over(call, None if tally.first is None else tally.first.refusal.limit)
         call.watch.cancel()
         if is_left:  # to be killed when its turn ends
             self._left.append(call)
         else:
             call.close()
         return record
+
+    def _over(self, call: Call, limit: Limit | None) -> None:
+        """A call is live no more; `limit` is what it hit."""
+        record = call.record
+        del self._live[record.id]
+        call.turn.account.count_no_more(call.tally)
+        self._events.tell(
+            Kind.CALL_ENDED,
+            **call.turn.record.names,
+            call=record.id,
+            exit_status=record.exit_status,
+            signal=record.signal,
+            limit=limit,
+        )
 
     async def stop_turn(self, turn: Turn) -> None:
         """Kill every process of a turn's calls; from now on it takes no more calls."""
@@ -210,7 +233,7 @@ class Calls:
         """The turn has ended, and its calls with it."""
         key = turn.record.key
         async with self._changing[key]:
-            self._forget(key)
+            self._forget(key, None)
             await trio.to_thread.run_sync(self._journal.end_calls, key, time.time())
         del self._changing[key]
         self._closed.discard(key)
@@ -219,7 +242,7 @@ class Calls:
         """The turn could not be ended, and takes calls again."""
         self._closed.discard(turn.record.key)
 
-    async def limit_hit(self, turn: Turn, refused: Refused | None, empty: Callable[[], Awaitable[None]]) -> None:
+    async def limit_hit(self, turn: Turn, refused: LimitReached | None, empty: Callable[[], Awaitable[None]]) -> None:
         """Stop and end all calls of a turn because of a refusal, and empty it; meanwhile none begins.
 
         `refused` is None where an earlier worker had begun with it.
@@ -228,20 +251,20 @@ class Calls:
         async with self._changing[key]:
             if refused is not None:
                 count = max([1, *(call.tally.count for call in self._all_of(key))])
-                hit = views.limit_hit(refused, count, stopped=True).model_dump_json()
+                hit = views.limit_hit(Refused(time.time(), refused), count, stopped=True).model_dump_json()
                 try:
                     await trio.to_thread.run_sync(self._journal.stop_calls, key, hit, time.time())
                 except JournalUnusable as error:
                     log.error("turn %s: a limit stops its calls, which the journal could not take: %s", key, error)
             await self._stop(self._all_of(key), with_turn=True)
-            self._forget(key)
+            self._forget(key, None if refused is None else refused.limit)
             await empty()
 
-    def _forget(self, key: str) -> None:
-        """Let go of a turn's calls, none of which has processes any more."""
+    def _forget(self, key: str, limit: Limit | None) -> None:
+        """Let go of a turn's calls, none of which has processes any more; `limit` is what stopped those that live."""
         for call in self._all_of(key):
-            if self._live.pop(call.record.id, None) is not None:
-                call.account.count_no_more(call.tally)
+            if self._live.get(call.record.id) is call:
+                self._over(call, limit)
             call.close()
         self._left = [call for call in self._left if call.record.turn != key]
 
@@ -263,20 +286,20 @@ class Calls:
             if turn is None:
                 self._journal.end_calls(record.turn, time.time())
                 continue
-            call = self._taken_up(record, turn.account)
+            call = self._taken_up(record, turn)
             if record.ended_at is None:
                 self._keep(call)
             else:
                 self._left.append(call)
 
-    def _taken_up(self, record: CallRecord, account: TurnAccount) -> Call:
+    def _taken_up(self, record: CallRecord, turn: Turn) -> Call:
         process = None
         if record.pid is not None and record.started is not None and record.boot is not None:
             with suppress(ProcessLookupError):
                 process = Process.again(Identity(record.pid, record.started, record.boot))
         known_by = KnownBy(record.known_by or KnownBy.PROCESSES)
         held = grip_again(known_by, record.place, process, self._marks(record.id, record.turn))
-        return Call(record, account, process, held)
+        return Call(record, turn, process, held)
 
 
 async def _stop_one(id: str, held: Grip, until: float, with_turn: bool) -> None:

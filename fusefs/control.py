@@ -8,11 +8,13 @@ so that it runs in the daemon's one loop: FastAPI would run a plain function in 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Protocol
 
-from fastapi import Depends, FastAPI, Path, Query, Request
+from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from fusefs import __version__, accounting, problems, views
+from fusefs import __version__, accounting, event_stream, problems, views
 from fusefs.control_socket import PEER, Peer
+from fusefs.event_records import Told
+from fusefs.event_schema import Event
 from fusefs.journal import CallRecord, TurnRecord
 from fusefs.messages import (
     Account,
@@ -73,6 +75,16 @@ class Accounts(Protocol):
         """Every account."""
 
 
+class Events(Protocol):
+    """What the control interface asks of the daemon's events."""
+
+    def since(self, id: int) -> Sequence[Told]:
+        """The latest events after the one of this id."""
+
+    async def after(self, id: int) -> Sequence[Told]:
+        """The same, but at least one: it waits for that."""
+
+
 TurnPath = Annotated[str, Path(description="the caller's turn id, or the key")]
 CallPath = Annotated[str, Path(description="the caller's call id")]
 By = Annotated[
@@ -92,6 +104,7 @@ AskingPeer = Annotated[Peer, Depends(_peer)]
 def create_app(
     turns: Turns,
     accounts: Accounts,
+    events: Events,
     daemon_info: Callable[[], DaemonInfo],
     reload: Callable[[], Awaitable[None]],
 ) -> FastAPI:
@@ -109,6 +122,7 @@ def create_app(
     _add_turns(app, turns, daemon_info)
     _add_calls(app, turns, daemon_info)
     _add_inspection(app, turns, accounts, daemon_info)
+    _add_events(app, events)
     _add_reload(app, daemon_info, reload)
     return app
 
@@ -190,6 +204,25 @@ def _add_inspection(app: FastAPI, turns: Turns, accounts: Accounts, daemon_info:
     async def daemon() -> DaemonInfo:
         """The daemon that answers, and the kernel features in force."""
         return daemon_info()
+
+
+EventId = Annotated[int | None, Query(ge=0, description="only those after the event of this id")]
+LastEventId = Annotated[int | None, Header(ge=0, description="the same, as a client that connects again says it")]
+Follow = Annotated[bool, Query(description="go on with each event as it comes; else the answer ends")]
+EVENT_STREAM = {
+    "description": f"Server-sent events: the id, the kind as `event`, and as `data` an object: {Event.__doc__}",
+    "content": {event_stream.MEDIA_TYPE: {"schema": Event.model_json_schema()}},
+}
+
+
+def _add_events(app: FastAPI, events: Events) -> None:
+    @app.get("/v1/events", tags=["inspection"], response_class=Response, responses={200: EVENT_STREAM})
+    async def list_events(since: EventId = None, last_event_id: LastEventId = None, follow: Follow = False) -> Response:
+        """The latest events, at most 1,000, oldest first. Last-Event-ID counts before `since`."""
+        after = last_event_id or since or 0
+        if follow:
+            return event_stream.stream(events.after, after)
+        return event_stream.backlog(events.since(after))
 
 
 def _add_reload(app: FastAPI, daemon_info: Callable[[], DaemonInfo], reload: Callable[[], Awaitable[None]]) -> None:

@@ -10,8 +10,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 PEER = "fusefs.peer"  # the key in an ASGI scope under which the application finds who asks
 MODE = 0o660
 BACKLOG = 100
+LAST_WORDS_S = 0.5
+"""For an answer that is being sent when the daemon ends."""
 MOST_BODY_BYTES = 1 << 16
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; the socket module has no name for it
 MOST_GROUPS = 256  # as many as Python's getsockopt takes
@@ -108,11 +110,36 @@ async def _serve_connection(
         # Two casts: hypercorn has its own types for ASGI, and takes plain streams although it says SSLStream.
         wrapped = wrap_app(cast(ASGIFramework, asgi), 0, "asgi")
         plain = cast("trio.SSLStream[trio.SocketStream]", stream)
-        await TCPServer(wrapped, config, context, ConnectionState({}), plain)
+        async with _ended_on_cancel(stream):
+            await TCPServer(wrapped, config, context, ConnectionState({}), plain)
     except Exception:
         # One connection's failure is not the daemon's.
         log.exception("a connection to the control socket failed")
         await trio.aclose_forcefully(stream)
+
+
+@asynccontextmanager
+async def _ended_on_cancel(stream: trio.SocketStream) -> AsyncIterator[None]:
+    """End the connection soon after the body is cancelled: hypercorn shields each sending from that.
+
+    Else a follower of events that does not read would hold up the end of the daemon.
+    """
+    ended = trio.Event()
+
+    async def watch() -> None:
+        try:
+            await ended.wait()
+        finally:
+            with trio.move_on_after(LAST_WORDS_S, shield=True):
+                await ended.wait()
+            stream.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 def _with_peer(app: FastAPI, peer: Peer) -> ASGIApp:

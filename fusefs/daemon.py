@@ -9,7 +9,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,13 @@ import pyfuse3
 import trio
 
 from fusefs import __version__, backing, requests, session, space, status, tombstones
-from fusefs.accounting import Accounts, Refused
+from fusefs.accounting import Accounts
 from fusefs.calls import Calls
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
+from fusefs.event_records import EventRecords
+from fusefs.event_schema import Kind as EventKind
+from fusefs.events import Events
 from fusefs.grips import Marks
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
@@ -34,7 +37,7 @@ from fusefs.reloading import reload
 from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
-from fusefs.turns import Turns
+from fusefs.turns import Refusal, Turns
 from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
 
@@ -66,9 +69,13 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         table=Table(inherited.table.descriptor),  # anew: the supervisor has not seen what other workers put down
         most_opened=descriptors // 4,
     )
-    with closing(Journal(Layout(settings.state).journal)) as journal:
+    path = Layout(settings.state).journal
+    with ExitStack() as stack:
+        journal = stack.enter_context(closing(Journal(path)))
+        records = stack.enter_context(closing(EventRecords(path)))
+        events = stack.enter_context(closing(Events(records)))
         try:
-            trio.run(_serve, settings, inherited, journal, shared, ready)
+            trio.run(_serve, settings, inherited, journal, events, shared, ready)
         except ExceptionGroup as group:
             raise _single(group) from group
 
@@ -81,36 +88,40 @@ def _single(group: ExceptionGroup) -> Exception:
     return _single(failures[0]) if isinstance(failures[0], ExceptionGroup) else failures[0]
 
 
-async def _serve(settings: Settings, inherited: Inherited, journal: Journal, shared: Shared, ready: Ready) -> None:
+async def _serve(
+    settings: Settings, inherited: Inherited, journal: Journal, events: Events, shared: Shared, ready: Ready
+) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
-    refused, refusals = trio.open_memory_channel[tuple[str, Refused]](math.inf)
-    limits = {agent.id: agent.limits for agent in settings.deployment.agents}
-    accounts = Accounts(limits, lambda key, refusal: refused.send_nowait((key, refusal)))
+    accounts = Accounts({agent.id: agent.limits for agent in settings.deployment.agents})
+    refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     in_hand = InHand(shared.table, inherited.resumed)
     operations = Operations(inodes, shared.table, in_hand, space.answering(kernel.device_number, accounts))
     surfaces = Surfaces(shared, operations, operators)
     info = partial(_info, settings, inherited, time.monotonic())
     async with trio.open_nursery() as nursery:
-        turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, nursery)
+        layout = Layout(settings.state)
+        turns = Turns(settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery)
         marks = list(shared.table.opened(Kind.HELD))
         turns.recover(resumed=inherited.resumed)
-        for node in status.publish(surfaces.status, operators, turns, accounts, info):
+        for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
-        calls = Calls(journal, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
-        lives = Lives(turns, calls, nursery)
+        calls = Calls(journal, events, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
+        lives = Lives(turns, calls, events, nursery)
         operations.resume()
         turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
-        app = create_app(lives, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
+        app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
         nursery.start_soon(_settle, turns)
+        nursery.start_soon(events.keep)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations)
         nursery.start_soon(_end_on_signal, kernel, waiter, ending)
+        _tell_of_loss(events, inherited)
         _tame_collector()
         ready(info())
         await pyfuse3.main(1, CONCURRENT_REQUESTS)
@@ -121,11 +132,24 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
 
 def _marks(settings: Settings, kernel: session.Session) -> Callable[[str, str], Marks]:
     """What the programs of a call have in common, by its id and the key of its turn."""
-    folder, sees_only = (
-        os.path.join(settings.mountpoint, "turns"),
-        partial(space.seen_turn, device=kernel.device_number),
-    )
+    folder = os.path.join(settings.mountpoint, "turns")
+    sees_only = partial(space.seen_turn, device=kernel.device_number)
     return lambda call, key: Marks(call, os.path.join(folder, key), key, sees_only)
+
+
+def _tell_of_loss(events: Events, inherited: Inherited) -> None:
+    """Tell of the worker that this one takes over from, if any."""
+    loss = inherited.loss
+    if loss is None:
+        return
+    events.tell(
+        EventKind.RELOADED if loss.planned else EventKind.WORKER_RESTARTED,
+        pid=os.getpid(),
+        lost_pid=loss.pid,
+        how=loss.how,
+        restarts=inherited.restarts,
+        resumed=inherited.resumed,
+    )
 
 
 class Ending:
@@ -167,7 +191,7 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = None
-    create_app(nobody, nobody, nobody, nobody)
+    create_app(nobody, nobody, nobody, nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, started: float) -> DaemonInfo:

@@ -2,6 +2,7 @@
 
 import socket
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusefs.session import Session
 from fusefs.table import Table
@@ -18,11 +19,24 @@ class Replaced(Exception):
     """The worker makes way for another one."""
 
 
+class Loss(NamedTuple):
+    """A worker that is to be replaced: which, how it ended, when that was seen, and whether it was told to.
+
+    `pid` is 0 where nobody knows it; `at` is of the monotonic clock.
+    """
+
+    pid: int
+    how: str
+    at: float
+    planned: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Inherited:
     """Descriptors and facts that outlive a worker.
 
-    `resumed` says that the kernel session has been served by another worker before this one.
+    `resumed` says that the kernel session has been served by another worker before this one; `loss` tells of that
+    one. None for the first worker of a mount.
     """
 
     kernel: Session
@@ -31,3 +45,4 @@ class Inherited:
     supervisor_pid: int
     restarts: int
     resumed: bool
+    loss: Loss | None

@@ -43,10 +43,15 @@ class TurnRecord:
     turn_disk: int | None = None
     emptying: int = 0
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Whose turn it is, as every event of it says."""
+        return {"turn": self.id, "key": self.key, "agent": self.agent, "user": self.user, "org": self.org}
+
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call; m002_calls says what each field means."""
+    """One call; m003_calls says what each field means."""
 
     id: str
     turn: str
@@ -95,7 +100,17 @@ def m001_turns(db: Database) -> None:
     db.execute("CREATE INDEX turns_by_id ON turns (id)")
 
 
-def m002_calls(db: Database) -> None:
+def m002_events(db: Database) -> None:
+    """The table of events, the newest of them (fusefs.event_records).
+
+    id        counts up by one; it is what a follower goes on from.
+    kind      as in the document, to select by.
+    document  the event as it is told (fusefs.event_schema), one line of JSON.
+    """
+    db.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, document TEXT NOT NULL) STRICT")
+
+
+def m003_calls(db: Database) -> None:
     """The table of calls: one row a call, live and ended; and what a turn has besides.
 
     seq         the order in which calls began.
@@ -111,7 +126,7 @@ def m002_calls(db: Database) -> None:
     refused     the refusal that stopped it, as JSON; NULL where none did.
     is_left     1 while some of its processes may be there, also after its end.
 
-    turns.how         told or expired: what ended it; NULL where its tree was lost, and of turns before this step.
+    turns.how         asked, expired or lost: why it ended; NULL while it is live, and of turns before this step.
     turns.turn_disk   the limit that an operator has set (bytes); NULL: the agent's own.
     turns.emptying    1 from the decision to stop its calls and empty it until that is done.
     """
@@ -146,7 +161,7 @@ def m002_calls(db: Database) -> None:
 
 # Every step from an empty file to the schema in force, in order; together they are the reference for the
 # schema. A step that has been released is never changed: add another one.
-SCHEMA = (m001_turns, m002_calls)
+SCHEMA = (m001_turns, m002_events, m003_calls)
 _TURN = tuple(field.name for field in fields(TurnRecord))
 _CALL = tuple(field.name for field in fields(CallRecord))
 

@@ -7,12 +7,13 @@ from contextlib import suppress
 
 import trio
 
-from fusefs.accounting import Refused
 from fusefs.calls import Calls
+from fusefs.event_schema import EndReason, Kind
+from fusefs.events import Events
 from fusefs.journal import CallRecord, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, BeginTurn, EndCall
-from fusefs.turns import Turn, Turns
-from policy.refusals import LimitUnderUse, NoSuchTurn, TurnOver
+from fusefs.turns import Refusal, Turn, Turns
+from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnOver
 from policy.stopping import expires_at, stops_calls
 
 log = logging.getLogger(__name__)
@@ -22,16 +23,14 @@ LONGEST_SLEEP_S = 600.0
 RETRY_S = 10.0
 """Between two tries of what the host had no room for."""
 
-Refusals = trio.MemoryReceiveChannel[tuple[str, Refused]]
-"""Every refusal by a limit, with the key of its turn."""
-
 
 class Lives:
     """Turns and calls together: what ends or empties a turn stops its calls first."""
 
-    def __init__(self, turns: Turns, calls: Calls, nursery: trio.Nursery) -> None:
+    def __init__(self, turns: Turns, calls: Calls, events: Events, nursery: trio.Nursery) -> None:
         self._turns = turns
         self._calls = calls
+        self._events = events
         self._nursery = nursery
         self._stopping: set[str] = set()
         self._begun = trio.Event()
@@ -56,13 +55,13 @@ class Lives:
 
     async def end(self, turn: str) -> TurnRecord:
         """Stop a turn's calls, then end it. Raises NoSuchTurn, TurnOver; OSError where the host does not let it."""
-        return await self._end(turn, "told")
+        return await self._end(turn, EndReason.ASKED)
 
-    async def _end(self, turn: str, how: str) -> TurnRecord:
+    async def _end(self, turn: str, reason: EndReason) -> TurnRecord:
         ending = await self._turns.find(turn)
         await self._calls.stop_turn(ending)
         try:
-            record = await self._turns.end(ending.record.key, how)
+            record = await self._turns.end(ending.record.key, reason)
         except OSError:
             self._calls.reopen(ending)
             raise
@@ -97,19 +96,19 @@ class Lives:
         record = await self._calls.end(call, request)
         return await self._turns.id_of(record.turn), record
 
-    async def watch_limits(self, refusals: Refusals) -> None:
+    async def watch_limits(self, refusals: trio.MemoryReceiveChannel[Refusal]) -> None:
         """Stop the calls of a turn where a limit refuses something and its agent wants that."""
-        async for key, refused in refusals:
+        async for refusal in refusals:
             with suppress(NoSuchTurn, TurnOver):
-                turn = await self._turns.find(key)
-                if stops_calls(turn.on_limit, refused.refusal.limit) and key not in self._stopping:
-                    self._stop(turn, refused)
+                turn = await self._turns.find(refusal.key)
+                if stops_calls(turn.on_limit, refusal.by.limit) and refusal.key not in self._stopping:
+                    self._stop(turn, refusal.by)
 
-    def _stop(self, turn: Turn, refused: Refused | None) -> None:
+    def _stop(self, turn: Turn, refused: LimitReached | None) -> None:
         self._stopping.add(turn.record.key)
         self._nursery.start_soon(self._stop_and_empty, turn, refused)
 
-    async def _stop_and_empty(self, turn: Turn, refused: Refused | None) -> None:
+    async def _stop_and_empty(self, turn: Turn, refused: LimitReached | None) -> None:
         key = turn.record.key
         try:
             await self._calls.limit_hit(turn, refused, lambda: self._empty_in_the_end(key))
@@ -133,18 +132,18 @@ class Lives:
         while True:
             self._begun = trio.Event()
             now = time.time()
-            due = {turn.record.key: expires_at(turn.record.deadline_at) for turn in self._turns.live()}
+            waits = [(expires_at(turn.record.deadline_at) - now, turn.record) for turn in self._turns.live()]
             async with trio.open_nursery() as nursery:
-                for key in (key for key, at in due.items() if at <= now):
-                    nursery.start_soon(self._expire, key)
-            wait = min([LONGEST_SLEEP_S, *(at - now for at in due.values() if at > now)])
+                for record in (record for wait, record in waits if wait <= 0):
+                    nursery.start_soon(self._expire, record)
+            wait = min([LONGEST_SLEEP_S, *(wait for wait, _ in waits if wait > 0)])
             with trio.move_on_after(wait):
                 await self._begun.wait()
 
-    async def _expire(self, key: str) -> None:
-        log.info("turn %s is past its deadline", key)
+    async def _expire(self, record: TurnRecord) -> None:
+        self._events.tell(Kind.EXPIRED, **record.names, deadline_at=record.deadline_at)
         with suppress(NoSuchTurn, TurnOver):
-            await _in_the_end(lambda: self._end(key, "expired"), "ended")
+            await _in_the_end(lambda: self._end(record.key, EndReason.EXPIRED), "ended")
 
 
 async def _in_the_end(change: Callable[[], Awaitable[object]], what: str) -> None:

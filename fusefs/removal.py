@@ -1,4 +1,4 @@
-"""Removing a tree that nobody needs any more, in a process of its own so that nobody waits."""
+"""Removing trees that nobody needs any more, in processes of their own so that nobody waits."""
 
 import logging
 import os
@@ -6,10 +6,36 @@ from pathlib import Path
 
 import trio
 
+from fusefs.accounting import Account, Accounts, Totals
+from fusefs.workspace import Workspace
+
 log = logging.getLogger(__name__)
 
+RETRY_S = 10.0
+"""Between two tries to remove a tree."""
 
-async def removed(tree: Path) -> bool:
+
+class Removal:
+    """What workspaces leave: removed in the background, and charged to scratch until then."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    async def free(self, workspace: Workspace, tree: Path, held: Totals) -> None:
+        """Remove the tree of a workspace that has ended, and let go of that."""
+        while not workspace.bury_known(at_most=1000):
+            await trio.lowlevel.checkpoint()
+        await self.remove(tree, workspace.account.scratch, held)
+        workspace.close()
+
+    async def remove(self, tree: Path, scratch: Account, held: Totals) -> None:
+        """Remove a tree; then scratch has its room."""
+        while not await _removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
+            await trio.sleep(RETRY_S)
+        self._accounts.freed(scratch, held)
+
+
+async def _removed(tree: Path) -> bool:
     """Whether a tree could be removed; the log tells why not."""
     commands: list[list[str | Path]] = [["rm", "-rf", "--one-file-system", "--", tree]]
     if os.geteuid() != 0:  # a turn may have taken the owner's right to its folders, which stops nobody but him

@@ -8,11 +8,12 @@ from pydantic import BaseModel
 
 from fusefs import views
 from fusefs.accounting import Accounts
+from fusefs.events import Events
 from fusefs.messages import DaemonInfo
 from fusefs.tree import FixedDirectory, GeneratedFile, Ownership, fixed_nodeid
 from fusefs.turns import Turns
 
-_DAEMON, _USAGE = 4, 5
+_DAEMON, _USAGE, _EVENTS = 4, 5, 6
 
 
 def publish(
@@ -20,9 +21,10 @@ def publish(
     operators: int | None,
     turns: Turns,
     accounts: Accounts,
+    events: Events,
     info: Callable[[], DaemonInfo],
 ) -> list[GeneratedFile]:
-    """Put daemon.json and usage.json into the status folder; answers the nodes, to be made known."""
+    """Put daemon.json, usage.json and events.jsonl into the status folder; answers the nodes, to be made known."""
     gid, mode = (os.getegid(), 0o400) if operators is None else (operators, 0o440)
     owner = Ownership(os.geteuid(), gid, mode)
     daemon = GeneratedFile(fixed_nodeid(_DAEMON), owner, lambda: _document(info()))
@@ -31,9 +33,13 @@ def publish(
         owner,
         lambda: _document(*views.accounts(turns.live(), accounts.all(), None), many=True),
     )
+    told = GeneratedFile(
+        fixed_nodeid(_EVENTS), owner, lambda: b"".join(event.document.encode() + b"\n" for event in events.since(0))
+    )
     folder.put(b"daemon.json", daemon)
     folder.put(b"usage.json", usage)
-    return [daemon, usage]
+    folder.put(b"events.jsonl", told)
+    return [daemon, usage, told]
 
 
 def _document(*models: BaseModel, many: bool = False) -> bytes:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fusefs import estate
 from fusefs.daemon import warm_up
-from fusefs.inherited import REPLACE, UNMOUNTED, Inherited
+from fusefs.inherited import REPLACE, UNMOUNTED, Inherited, Loss
 from fusefs.notify import Notifier
 from fusefs.patience import Patience
 from fusefs.reloading import Check
@@ -52,15 +52,6 @@ class Aim(Enum):
     SERVE = auto()
     MAKE_WAY = auto()
     END = auto()
-
-
-class Loss(NamedTuple):
-    """A worker that is to be replaced: which, how it ended, when that was seen, and whether it was told to."""
-
-    pid: int
-    how: str
-    at: float
-    planned: bool = False
 
 
 def run(settings: Settings, starter: Starter) -> int:
@@ -141,7 +132,7 @@ class Supervisor:
 
     def _start(self, *, resumed: bool) -> Worker:
         held = self._estate
-        inherited = Inherited(held.kernel, held.listener, held.table, os.getpid(), self._restarts, resumed)
+        inherited = Inherited(held.kernel, held.listener, held.table, os.getpid(), self._restarts, resumed, self._loss)
         waiting = () if self._starter is None else self._starter.descriptors
         held.record(self._restarts)
         worker = Worker.start(self._settings, inherited, held, (*self._signals.descriptors, *waiting))

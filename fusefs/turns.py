@@ -5,29 +5,41 @@ import os
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
 
-from fusefs.accounting import Account, Accounts, Totals, TurnAccount
+from fusefs.accounting import Accounts, Totals, TurnAccount
+from fusefs.event_schema import EndReason, Kind
+from fusefs.events import Events
 from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.messages import BeginTurn
 from fusefs.recovery import measure
-from fusefs.removal import removed
+from fusefs.refused_events import RefusedEvents
+from fusefs.removal import Removal
 from fusefs.surfaces import Backing, Surfaces
 from fusefs.workspace import Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
-from policy.limits import NAME_BYTES, Bounds, check_turn_disk
-from policy.refusals import LimitUnderUse, NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
+from policy.limits import NAME_BYTES, Bounds, Limit, check_turn_disk
+from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
 from policy.values import OnLimit
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 10.0
-"""Between two tries to remove an ended turn's tree."""
+OUTBOX = Totals(NAME_BYTES, 1)
+"""What an empty outbox is charged with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A growth that a limit has refused to the turn of this key."""
+
+    key: str
+    by: LimitReached
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,8 @@ class Turns:
         journal: Journal,
         accounts: Accounts,
         surfaces: Surfaces,
+        events: Events,
+        tell_refusal: Callable[[Refusal], None],
         nursery: trio.Nursery,
     ) -> None:
         self._deployment = deployment
@@ -62,6 +76,11 @@ class Turns:
         self._journal = journal
         self._accounts = accounts
         self._surfaces = surfaces
+        self._removal = Removal(accounts)
+        self._events = events
+        self._refused = RefusedEvents(events)
+        self._tell_refusal = tell_refusal
+        nursery.start_soon(self._refused.keep)
         self._nursery = nursery
         self._live: dict[str, Turn] = {}
         self._changing = trio.Lock()
@@ -120,7 +139,9 @@ class Turns:
             self._check_tenancy(request.org)
             record = _record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
-            return self._take_up(record)
+            turn = self._take_up(record)
+            self._events.tell(Kind.BEGUN, **record.names, deadline_at=record.deadline_at)
+            return turn
 
     def _check_tenancy(self, org: str) -> None:
         settings = self._deployment.fusefs
@@ -137,19 +158,21 @@ class Turns:
                 shutil.rmtree(self._layout.end(record.key))
             raise
 
-    async def end(self, turn: str, how: str) -> TurnRecord:
+    async def end(self, turn: str, reason: EndReason) -> TurnRecord:
         """End a turn: its workspace is gone at once for everyone, its bytes are freed in the background.
 
-        `how` is for the journal. Raises NoSuchTurn, TurnOver.
+        `reason` is for the journal and the event. Raises NoSuchTurn, TurnOver.
         """
         async with self._changing:
             ending = await self._find_or_explain(turn)
-            record = replace(ending.record, ended_at=time.time(), how=how)
+            record = replace(ending.record, ended_at=time.time(), how=reason.value)
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
             self._surfaces.close(record, ending.workspace)
             held = self._accounts.close_turn(ending.account)
+            self._refused.settle(record.key)
+            self._events.tell(Kind.ENDED, **record.names, reason=reason)
             recorded = await trio.to_thread.run_sync(self._record_end, record)
         await self._surfaces.tell_kernel(record, ending.workspace)
         self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
@@ -164,11 +187,13 @@ class Turns:
             live = await self._find_or_explain(turn)
             tree, backing = await trio.to_thread.run_sync(self._exchange, live)
             workspace = self._surfaces.replace(live.record, live.workspace, backing)
-            held = _charge_anew(live)
+            held = live.account.start_anew(OUTBOX if live.has_outbox else Totals(0, 0))
             self._live[live.record.key] = fresh = replace(live, workspace=workspace)
+            names = live.record.names
+            self._events.tell(Kind.EMPTIED, **names, freed_bytes=held.bytes, freed_inodes=held.inodes)
             await trio.to_thread.run_sync(self._record_emptied, live.record)
         await self._surfaces.tell_kernel_emptied(live.workspace)
-        self._nursery.start_soon(self._free, live.record, live.workspace, tree, held, True)
+        self._nursery.start_soon(self._removal.free, live.workspace, tree, held)
         return fresh
 
     def _record_emptied(self, record: TurnRecord) -> None:
@@ -217,6 +242,8 @@ class Turns:
             except JournalUnusable:
                 account.change(limits.with_turn_disk(record.turn_disk))
                 raise
+            bounds = {account.limit: account.bound_bytes for account in account.chain}
+            self._events.tell(Kind.LIMITS_CHANGED, **record.names, limits={**bounds, Limit.FILE: account.file_bytes})
             changed = self._live[record.key] = replace(live, record=replace(record, turn_disk=turn_disk))
             return changed, wrong
 
@@ -231,18 +258,9 @@ class Turns:
         return True
 
     async def _free(self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, recorded: bool) -> None:
-        while not workspace.bury_known(at_most=1000):
-            await trio.lowlevel.checkpoint()
-        await self._remove(tree, workspace.account.scratch, held)
+        await self._removal.free(workspace, tree, held)
         if not recorded:
             await trio.to_thread.run_sync(self._record_end, record)
-        workspace.close()
-
-    async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:
-        """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
-        while not await removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
-            await trio.sleep(RETRY_S)
-        self._accounts.freed(scratch, held)
 
     def recover(self, *, resumed: bool) -> None:
         """Take up the live turns again, with totals from their trees, and remove what ended ones left.
@@ -256,7 +274,8 @@ class Turns:
                 self._take_up(record, resumed=resumed)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
-                self._journal.end(record.key, time.time())
+                self._journal.end(record.key, time.time(), EndReason.LOST.value)
+                self._events.tell(Kind.ENDED, **record.names, reason=EndReason.LOST)
         for key in trees:
             self._layout.end(key)
         for tree in self._layout.leftovers():
@@ -265,7 +284,7 @@ class Turns:
     def _take_up(self, record: TurnRecord, *, resumed: bool = False) -> Turn:
         agent = self._agent(record.agent)
         limits = agent.limits.with_turn_disk(record.turn_disk)
-        account = self._accounts.open_turn(record.key, record.agent, record.user, limits)
+        account = self._accounts.open_turn(record.key, record.agent, record.user, limits, self._hears_refusals(record))
         work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
         workspace = self._surfaces.open(record, work, orphans, account)
         if resumed:
@@ -276,6 +295,16 @@ class Turns:
             account.settle(held.bytes, held.inodes)
         turn = self._live[record.key] = Turn(record, workspace, agent.has_outbox, agent.sandbox.on_limit)
         return turn
+
+    def _hears_refusals(self, record: TurnRecord) -> Callable[[LimitReached], None]:
+        """What a turn's account calls with each refusal."""
+        tell_event, tell = self._refused.of(record), self._tell_refusal
+
+        def refused(refusal: LimitReached) -> None:
+            tell_event(refusal)
+            tell(Refusal(record.key, refusal))
+
+        return refused
 
     def sweep_orphans(self) -> None:
         """Remove files without a name that nobody has open any more."""
@@ -300,22 +329,7 @@ class Turns:
             os.close(descriptor)
         scratch = self._accounts.scratch_of(agent.id, agent.limits)
         scratch.settle(held.bytes, held.inodes)
-        self._nursery.start_soon(self._remove, tree, scratch, held)
-
-
-def _charge_anew(live: Turn) -> Totals:
-    """Charge a turn that was emptied with what its workspace holds now; answers what scratch still has to be freed of.
-
-    The outbox takes over the charge of the one before: scratch may be full, and must not hold more.
-    """
-    account = live.account
-    held = account.hand_over()
-    if not live.has_outbox:
-        return held
-    kept = Totals(min(NAME_BYTES, held.bytes), min(1, held.inodes))
-    account.scratch.settle(-kept.bytes, -kept.inodes)
-    account.settle(NAME_BYTES, 1)
-    return Totals(held.bytes - kept.bytes, held.inodes - kept.inodes)
+        self._nursery.start_soon(self._removal.remove, tree, scratch, held)
 
 
 def _record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fusefs.accounting import Accounts, TurnAccount
+from fusefs.events import Events
 from fusefs.journal import CallRecord, TurnRecord
 from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall
 from policy.limits import AgentLimits, Bounds, check_turn_disk
 from policy.refusals import LimitUnderUse, NoSuchCall, NoSuchTurn
+from tests.event_stand_ins import FakeRecords
 
 KIB = 1024
 LIMITS = AgentLimits.from_sizes(scratch=256 * KIB, user_disk=128 * KIB, turn_disk=64 * KIB)
@@ -38,6 +40,7 @@ class FakeTurns:
 
     def __init__(self) -> None:
         self.accounts = Accounts({})
+        self.events = Events(FakeRecords())
         self.error: Exception | None = None
         self.peers: list[tuple[int, int]] = []
         self.calls: dict[str, CallRecord] = {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fusefs import __version__
-from tools import cli_host, cli_turns
+from tools import cli_events, cli_host, cli_turns
 from tools.cli_output import General, json_option, socket_option
 
 
@@ -35,6 +35,8 @@ def turn() -> None:
 for _command in (cli_turns.begin, cli_turns.list_turns, cli_turns.show, cli_turns.end):
     turn.add_command(_command)
 for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
+    main.add_command(_command)
+for _command in (cli_events.events,):
     main.add_command(_command)
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@
 What is sent and how an answer is read is said once, as calls; the two clients only carry them.
 """
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,8 +17,10 @@ from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
+import trio
 from pydantic import TypeAdapter, ValidationError
 
+from fusefs.event_schema import Event
 from fusefs.messages import (
     Account,
     BeginCall,
@@ -29,47 +31,37 @@ from fusefs.messages import (
     DaemonInfo,
     EndCall,
     LimitsChanged,
-    Problem,
     TurnBegun,
     TurnView,
     UsageBy,
 )
+from tools.event_stream import RECONNECT_SECONDS, Cursor
+from tools.reaching import (
+    BROKEN,
+    ControlError,
+    DaemonUnreachable,
+    Refused,
+    SocketForbidden,
+    default_socket,
+    explained,
+    refused,
+)
+
+__all__ = [
+    "Client",
+    "ControlError",
+    "DaemonUnreachable",
+    "Refused",
+    "SocketForbidden",
+    "TrioClient",
+    "default_socket",
+]
 
 T = TypeVar("T")
 
 ASK_SECONDS = 10.0  # what only asks is answered from memory
 CHANGE_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
 BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
-
-
-class ControlError(Exception):
-    """The control interface did not do what was asked; str() says why, for people."""
-
-
-class DaemonUnreachable(ControlError):
-    """No daemon answers at the socket."""
-
-
-class SocketForbidden(ControlError):
-    """There may be a daemon, but this user may not connect to its socket."""
-
-
-class Refused(ControlError):
-    """The daemon answered with a problem."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.detail)
-        self.problem = problem
-
-
-def default_socket() -> Path:
-    """`$FUSEFS_SOCKET`, else root's socket for root, and one in the runtime directory for other users."""
-    if given := os.environ.get("FUSEFS_SOCKET"):
-        return Path(given)
-    if os.geteuid() == 0:
-        return Path("/run/fusefs/control.sock")
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
-    return Path(runtime, "fusefs", "control.sock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +91,7 @@ class Call(Generic[T]):
                 return self.answer.validate_json(response.content)
             except ValidationError as error:
                 raise ControlError(f"the daemon's answer is not understood: {error}") from error
-        try:
-            problem = Problem.model_validate_json(response.content)
-        except ValidationError:
-            problem = Problem(title=response.reason_phrase, status=response.status_code, detail=response.text[:200])
-        raise Refused(problem)
+        raise refused(response)
 
 
 def _begin(request: BeginTurn) -> Call[TurnBegun]:
@@ -162,36 +150,6 @@ def _daemon() -> Call[DaemonInfo]:
 
 def _reload() -> Call[DaemonInfo]:
     return Call("POST", "/v1/reload", TypeAdapter(DaemonInfo))
-
-
-BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
-"""A worker ended while it was asked; the next one has nothing of that connection."""
-
-
-@contextmanager
-def _explained(socket: Path) -> Iterator[None]:
-    """httpx's errors as ours, with the socket that they are about."""
-    try:
-        yield
-    except httpx.TimeoutException as error:
-        raise DaemonUnreachable(f"the daemon at {socket} does not answer") from error
-    except BROKEN as error:
-        raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
-    except httpx.TransportError as error:
-        cause = _system_error(error)
-        if cause is not None and cause.errno == errno.EACCES:
-            raise SocketForbidden(f"no permission for {socket}: only root and the operator group may use it") from error
-        if os.path.isfile(socket):
-            raise DaemonUnreachable(f"{socket} is not a socket") from error
-        reason = str(error) if cause is None or cause.errno is None else os.strerror(cause.errno)
-        raise DaemonUnreachable(f"no daemon answers at {socket}: {reason}") from error
-
-
-def _system_error(error: BaseException | None) -> OSError | None:
-    """The OSError that an error of httpx was made from."""
-    while error is not None and not isinstance(error, OSError):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 class Client:
@@ -254,6 +212,25 @@ class Client:
         """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
         return self._send(_reload())
 
+    def events(self, *, follow: bool = False, since: int = 0) -> Iterator[Event]:
+        """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
+
+        A worker that ends is no end to them, and none is told twice.
+        """
+        cursor = Cursor(follow=follow, since=since)
+        timeout = cursor.timeout(self._timeout or ASK_SECONDS)
+        while True:
+            with explained(self.socket), suppress(*BROKEN):
+                with self._http.stream("GET", cursor.path, timeout=timeout) as response:
+                    if not response.is_success:
+                        response.read()
+                        raise refused(response)
+                    for line in response.iter_lines():
+                        yield from cursor.read(line)
+                if not follow:
+                    return
+            time.sleep(RECONNECT_SECONDS)
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -265,7 +242,7 @@ class Client:
         self.close()
 
     def _send(self, call: Call[T]) -> T:
-        with _explained(self.socket):
+        with explained(self.socket):
             try:
                 response = self._request(call)
             except BROKEN:
@@ -336,6 +313,26 @@ class TrioClient:
         """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
         return await self._send(_reload())
 
+    async def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
+        """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
+
+        A worker that ends is no end to them, and none is told twice.
+        """
+        cursor = Cursor(follow=follow, since=since)
+        timeout = cursor.timeout(self._timeout or ASK_SECONDS)
+        while True:
+            with explained(self.socket), suppress(*BROKEN):
+                async with self._http.stream("GET", cursor.path, timeout=timeout) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        raise refused(response)
+                    async for line in response.aiter_lines():
+                        for event in cursor.read(line):
+                            yield event
+                if not follow:
+                    return
+            await trio.sleep(RECONNECT_SECONDS)
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
@@ -349,7 +346,7 @@ class TrioClient:
         await self.aclose()
 
     async def _send(self, call: Call[T]) -> T:
-        with _explained(self.socket):
+        with explained(self.socket):
             try:
                 response = await self._request(call)
             except BROKEN:

@@ -31,7 +31,7 @@ async def served(
     turns: FakeTurns, path: Path, gate: Gate | None = None, reload: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a control interface that is being served at `path`."""
-    app = create_app(turns, turns.accounts, lambda: DAEMON, reload or trio.lowlevel.checkpoint)
+    app = create_app(turns, turns.accounts, turns.events, lambda: DAEMON, reload or trio.lowlevel.checkpoint)
     gate = gate or Gate(own_uid=os.getuid(), operator_gid=None)
     with listening(path, gate.operator_gid) as listener:
         async with trio.open_nursery() as nursery:
@@ -342,6 +342,7 @@ def test_openapi_describes_every_operation_and_its_problems(turns: FakeTurns, tm
         "GET /v1/turns/{turn}",
         "DELETE /v1/turns/{turn}",
         "GET /v1/usage",
+        "GET /v1/events",
         "GET /v1/daemon",
         "POST /v1/reload",
     }

@@ -39,11 +39,14 @@ class FakeDaemon:
         """Serve until the function that `started` was given is called, from any thread."""
 
         async def main() -> None:
-            app = create_app(self.turns, self.turns.accounts, lambda: DAEMON.model_copy(update=self.info), self.reload)
+            turns = self.turns
+            info = DAEMON.model_copy
+            app = create_app(turns, turns.accounts, turns.events, lambda: info(update=self.info), self.reload)
             token = trio.lowlevel.current_trio_token()
             with listening(self.socket, None) as listener:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(serve_control, listener, app, Gate(os.getuid(), None))
+                    nursery.start_soon(turns.events.keep)
                     started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
 
         trio.run(main)

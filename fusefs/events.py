@@ -1,0 +1,145 @@
+"""Events: what happened, told to whoever follows, and kept over restarts.
+
+An event is told once the journal has it, within BETWEEN_S: so nobody has seen an event that a killed worker forgets,
+and no id comes twice. Where the journal cannot take it, it is told all the same, and offered again with the next one.
+All but the writing to the journal runs in the daemon's loop.
+"""
+
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Protocol
+
+import trio
+
+from fusefs.event_records import Told
+from fusefs.event_schema import DETAILS, Event, Kind
+from fusefs.journal import JournalUnusable
+
+log = logging.getLogger(__name__)
+
+LATEST = 1000
+"""So many events are in memory; who is further behind misses some, and sees it by the ids."""
+BETWEEN_S = 0.2
+"""From one writing to the next: a burst is written together."""
+
+
+class Records(Protocol):
+    """Where events outlive a worker; both methods may raise JournalUnusable."""
+
+    def latest(self, most: int) -> Sequence[Told]:
+        """The newest events, oldest first."""
+
+    def add(self, events: Sequence[Told]) -> None:
+        """Keep these, all or none."""
+
+
+class Events:
+    """The latest events of the mount."""
+
+    def __init__(self, records: Records) -> None:
+        """Go on after the events in `records`. Raises JournalUnusable."""
+        self._records = records
+        self._told = deque(records.latest(LATEST), LATEST)
+        self._untold: deque[Told] = deque(maxlen=LATEST)
+        self._unkept: deque[Told] = deque(maxlen=LATEST)
+        self._last_id = self._told[-1].id if self._told else 0
+        self._complaint = ""
+        self._more_to_tell = trio.Event()
+        self._news = trio.Event()
+
+    def tell(
+        self,
+        kind: Kind,
+        *,
+        turn: str | None = None,
+        key: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
+        org: str | None = None,
+        **facts: Any,  # noqa: ANN401 - of the types that DETAILS has for this kind
+    ) -> None:
+        """Something happened just now; `facts` are the details of this kind (fusefs.event_schema).
+
+        Never blocks and never raises: what cannot be told is logged. To be called in the daemon's loop only.
+        """
+        try:
+            details = DETAILS[kind](**facts).model_dump(mode="json", exclude_none=True)
+            event = Event(
+                id=self._last_id + 1,
+                at=round(time.time(), 6),
+                kind=kind,
+                turn=turn,
+                key=key,
+                agent=agent,
+                user=user,
+                org=org,
+                details=details,
+            )
+            # ASCII only: readers that split lines at U+2028 or U+0085 are not misled by a name.
+            document = json.dumps(event.model_dump(exclude_none=True))
+        except Exception:
+            log.exception("an event of kind %s cannot be told", kind)
+            return
+        self._last_id = event.id
+        self._untold.append(Told(event.id, event.kind, document))
+        self._more_to_tell.set()
+
+    def since(self, id: int) -> Sequence[Told]:
+        """The events after the one of this id, oldest first, of the latest 1,000; all for an id still to come.
+
+        Such an id is of another state directory.
+        """
+        if self._told and id > self._told[-1].id:
+            id = 0
+        return [*takewhile(lambda event: event.id > id, reversed(self._told))][::-1]
+
+    async def after(self, id: int) -> Sequence[Told]:
+        """The same, but at least one: it waits for that."""
+        while not (events := self.since(id)):
+            await self._news.wait()
+        return events
+
+    async def keep(self) -> None:
+        """Write down and tell what happens, until cancelled. Nothing wakes it while nothing happens."""
+        while True:
+            await self._more_to_tell.wait()
+            self._more_to_tell = trio.Event()
+            self._take_untold()
+            offered = list(self._unkept)
+            self._offered(offered, await trio.to_thread.run_sync(self._trouble_with, offered))
+            await trio.sleep(BETWEEN_S)
+
+    def close(self) -> None:
+        """Write down what is left; for after the loop, or before it."""
+        self._take_untold()
+        if self._unkept:
+            offered = list(self._unkept)
+            self._offered(offered, self._trouble_with(offered))
+
+    def _take_untold(self) -> None:
+        self._unkept.extend(self._untold)
+        self._untold.clear()
+
+    def _trouble_with(self, events: Sequence[Told]) -> JournalUnusable | None:
+        """Why the journal could not take them, or None."""
+        try:
+            self._records.add(events)
+        except JournalUnusable as error:
+            return error
+        return None
+
+    def _offered(self, events: Sequence[Told], trouble: JournalUnusable | None) -> None:
+        """The journal has taken these or not; tell those that were not yet told."""
+        if trouble is None:
+            self._unkept.clear()
+        elif str(trouble) != self._complaint:
+            log.error("events are in memory only for now: %s", trouble)
+        self._complaint = "" if trouble is None else str(trouble)
+        newest = self._told[-1].id if self._told else 0
+        self._told.extend(event for event in events if event.id > newest)
+        self._news.set()
+        self._news = trio.Event()

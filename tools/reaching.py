@@ -1,0 +1,84 @@
+"""How the daemon is reached: where its socket is, and what can go wrong on the way, said for people."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from pydantic import ValidationError
+
+from fusefs.messages import Problem
+from tools.event_stream import NotAnEvent
+
+
+class ControlError(Exception):
+    """The control interface did not do what was asked; str() says why, for people."""
+
+
+class DaemonUnreachable(ControlError):
+    """No daemon answers at the socket."""
+
+
+class SocketForbidden(ControlError):
+    """There may be a daemon, but this user may not connect to its socket."""
+
+
+class Refused(ControlError):
+    """The daemon answered with a problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def default_socket() -> Path:
+    """`$FUSEFS_SOCKET`, else root's socket for root, and one in the runtime directory for other users."""
+    if given := os.environ.get("FUSEFS_SOCKET"):
+        return Path(given)
+    if os.geteuid() == 0:
+        return Path("/run/fusefs/control.sock")
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    return Path(runtime, "fusefs", "control.sock")
+
+
+def refused(response: httpx.Response) -> Refused:
+    """The problem in a response that is none of success."""
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        problem = Problem(title=response.reason_phrase, status=response.status_code, detail=response.text[:200])
+    return Refused(problem)
+
+
+BROKEN = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+"""A worker ended while it was asked; the next one has nothing of that connection."""
+
+
+@contextmanager
+def explained(socket: Path) -> Iterator[None]:
+    """httpx's errors as ours, with the socket that they are about."""
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise DaemonUnreachable(f"the daemon at {socket} does not answer") from error
+    except BROKEN as error:
+        raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
+    except NotAnEvent as error:
+        raise ControlError(str(error)) from error
+    except httpx.TransportError as error:
+        cause = _system_error(error)
+        if cause is not None and cause.errno == errno.EACCES:
+            raise SocketForbidden(f"no permission for {socket}: only root and the operator group may use it") from error
+        if os.path.isfile(socket):
+            raise DaemonUnreachable(f"{socket} is not a socket") from error
+        reason = str(error) if cause is None or cause.errno is None else os.strerror(cause.errno)
+        raise DaemonUnreachable(f"no daemon answers at {socket}: {reason}") from error
+
+
+def _system_error(error: BaseException | None) -> OSError | None:
+    """The OSError that an error of httpx was made from."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
