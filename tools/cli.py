@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fusefs import __version__
-from tools import cli_events, cli_host, cli_turns
+from tools import cli_calls, cli_events, cli_host, cli_turns
 from tools.cli_output import General, json_option, socket_option
 
 
@@ -32,8 +32,17 @@ def turn() -> None:
     """Begin, look at and end turns. A turn is named by the caller's own id or by its key."""
 
 
+@main.group("call")
+def call() -> None:
+    """Begin and end calls, for platforms that confine programs by themselves. `fusefs run` is a whole call."""
+
+
 for _command in (cli_turns.begin, cli_turns.list_turns, cli_turns.show, cli_turns.end):
     turn.add_command(_command)
+for _command in (cli_calls.empty, cli_calls.limit):
+    turn.add_command(_command)
+for _command in (cli_calls.begin, cli_calls.end):
+    call.add_command(_command)
 for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
     main.add_command(_command)
 for _command in (cli_events.events,):
