@@ -99,7 +99,7 @@ def options(needs: Needs, host: Host) -> list[str]:
         *("--ro-bind", needs.context, needs.context),
         *(word for bind in needs.binds for word in ("--bind" if bind.writable else "--ro-bind", *bind[:2])),
         *_resolver(needs, host),
-        *(word for place in [*made, "/dev", "/"] for word in ("--remount-ro", place)),
+        *(word for place in [*_showing(made, host), "/dev", "/"] for word in ("--remount-ro", place)),
         *(word for name, value in needs.env.items() for word in ("--setenv", name, value)),
         *("--chdir", needs.workspace),
     ]
@@ -133,6 +133,15 @@ def _made(needs: Needs, host: Host) -> Iterator[str]:
     yield "/run"
     yield from _masked(host)
     yield from (folder for folder in ("/tmp", *host.also_tmp) if _holds_the_turn(folder, needs))
+
+
+def _showing(made: Sequence[str], host: Host) -> Iterator[str]:
+    """Those of the made folders that nothing lies above which was mounted later."""
+    for order, place in enumerate(made):
+        later = made[order + 1 :]
+        tmp = [folder for folder in host.also_tmp if folder != place]
+        if not any(within(place, folder) for folder in (*later, *tmp)):
+            yield place
 
 
 def _tmp(needs: Needs, host: Host) -> Iterator[str]:

@@ -90,12 +90,15 @@ def call(control: Control, wish: Wish) -> Done:
 def _wait(relay: Relay, held: Held, timeout: float | None) -> int:
     """The exit status of the call's first process; 128 and the signal's number where one ended it."""
     try:
-        status = relay.wait(None if timeout is None else time.monotonic() + timeout)
+        return _seen(held, relay.wait(None if timeout is None else time.monotonic() + timeout))
     except TimedOut:
         relay.send(signal.SIGTERM)
         with suppress(TimedOut):
-            relay.wait(time.monotonic() + GRACE_SECONDS)
+            _seen(held, relay.wait(time.monotonic() + GRACE_SECONDS))
         return TIMED_OUT
+
+
+def _seen(held: Held, status: int) -> int:
     held.ended = True
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
@@ -114,10 +117,10 @@ def _give_pipes(uid: int, gid: int) -> None:
     if os.geteuid() != 0:
         return
     for descriptor in range(3):
-        if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and os.readlink(f"/proc/self/fd/{descriptor}").startswith(
-            "pipe:"
-        ):
-            os.fchown(descriptor, uid, gid)
+        with suppress(OSError):  # a folder of a turn that has ended, say: the program sees for itself
+            is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+            if is_pipe and os.readlink(f"/proc/self/fd/{descriptor}").startswith("pipe:"):
+                os.fchown(descriptor, uid, gid)
 
 
 def _environment(given: Mapping[str, str], wished: Mapping[str, str]) -> dict[str, str]:

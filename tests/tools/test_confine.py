@@ -72,6 +72,15 @@ def test_tmp_is_empty_where_the_mount_lies_in_it() -> None:
     assert ("--tmpfs", "/tmp/m") not in told
 
 
+def test_what_something_else_was_mounted_on_is_not_looked_at_again() -> None:
+    host = HOST._replace(hidden=["/mnt/a/fusefs", "/mnt/a", "/var/tmp/state"])
+
+    told = groups(options(NEEDS._replace(workspace="/mnt/a/fusefs/w", context="/mnt/a/fusefs/c"), host))
+
+    assert position(told, "--tmpfs", "/mnt/a/fusefs") < position(told, "--tmpfs", "/mnt/a")
+    assert {option[1] for option in told if option[0] == "--remount-ro"} == {"/", "/dev", "/run", "/mnt/a"}
+
+
 def test_a_mount_in_the_root_folder_is_left_out() -> None:
     needs = NEEDS._replace(workspace="/fusefs/turns/k/work", context="/fusefs/turns/k/context")
 
