@@ -77,7 +77,8 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
     except (NotAnswered, Impossible, ProgramMissing, BindRefused, OSError) as error:
         return _failed(options.report, FAILED, str(error))
     _tell(options.report, {"status": done.status, "end": done.end})
-    _say(done)
+    if options.report is None:
+        _say(done)
     return done.status
 
 
@@ -115,7 +116,8 @@ def _say(done: Done) -> None:
 
 
 def _failed(report: int | None, status: int, why: str, problem: int | None = None) -> int:
-    print(f"fusefs: {why}", file=sys.stderr)
+    if report is None:
+        print(f"fusefs: {why}", file=sys.stderr)
     _tell(report, {"status": status, "error": why, "problem": problem})
     return status
 
