@@ -99,7 +99,7 @@ def test_a_daemon_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
 
 def test_what_only_asks_is_given_up_sooner_than_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.questions.ASK_SECONDS", 0.1)
-    monkeypatch.setattr("tools.client.CHANGE_SECONDS", 0.5)
+    monkeypatch.setattr("tools.questions.CHANGE_SECONDS", 0.5)
 
     async def main() -> float:
         async with TrioClient(path) as client:
