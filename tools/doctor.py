@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from fusefs.cgroups import Cgroup
 from fusefs.messages import DaemonInfo
 from fusefs.session import FEATURES, RESEND, Feature
 from tools import host
@@ -50,6 +51,7 @@ def examine(state: Path, socket: Path) -> list[Check]:
         _libfuse(),
         *_for_other_users(),
         _bubblewrap(),
+        _cgroups(),
         _attributes(state),
         Check("kernel", State.OK, f"Linux {platform.release()}"),
         *(_feature(feature, daemon) for feature in FEATURES),
@@ -106,6 +108,22 @@ def _bubblewrap() -> Check:
         return Check("bubblewrap", State.ABSENT, found, "apt-get install bubblewrap")
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     return Check("bubblewrap", State.OK, version.stdout.strip())
+
+
+def _cgroups() -> Check:
+    """Whether a call can have a cgroup of its own, tried with a process that does nothing."""
+    name = "cgroups for calls"
+    with subprocess.Popen(["sleep", "60"]) as idle:
+        try:
+            cgroup = Cgroup.around(idle.pid)
+        except OSError:
+            found = "none can be made: calls outside of a PID namespace are known by their processes, as far as can be"
+            return Check(name, State.ABSENT, found, "Linux 5.14 or later, and cgroup2 mounted writable for the daemon")
+        finally:
+            idle.kill()
+            idle.wait()
+        cgroup.remove()
+    return Check(name, State.OK, f"in {cgroup.path.parent}")
 
 
 def _attributes(state: Path) -> Check:

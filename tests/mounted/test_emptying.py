@@ -6,15 +6,31 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from fusefs.journal import Journal
+from fusefs.messages import EndCall, LimitHit
+from policy.limits import Limit, Resource
 from tests.mounted.harness import Daemon, running_daemon
-from tests.mounted.programs import STOPPING
-from tests.mounted.tight import KIB, Turn, begin, end, fill, scratch_of, soon
+from tests.mounted.programs import STOPPING, program
+from tests.mounted.tight import KIB, MIB, Turn, begin, end, fill, kill, scratch_of, soon
 from tools.client import Client
+
+HIT = LimitHit(
+    limit=Limit.TURN,
+    resource=Resource.BYTES,
+    bound=MIB,
+    used=MIB,
+    asked=4096,
+    at=datetime.now(UTC),
+    message="as it was told",
+    count=1,
+    stopped=True,
+).model_dump_json()
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +170,28 @@ def test_the_command_tells_and_an_event_says_how_much(stopping: Daemon, turn: Tu
         return [event["details"] for event in events if event["kind"] == "emptied" and event["turn"] == turn.id]
 
     assert soon(lambda: told() == [{"freed_bytes": 1 * KIB, "freed_inodes": 1}])
+
+
+def test_what_a_dying_daemon_had_begun_is_finished() -> None:
+    """A limit was to stop the calls, and the daemon died before the turn was emptied."""
+    with running_daemon(STOPPING) as daemon:
+        turn, other = begin(daemon, "stop", turn="one"), begin(daemon, "stop", turn="other")
+        for each in (turn, other):
+            (each.workspace / "file").write_bytes(bytes(64 * KIB))
+        with program(daemon, "one", "touch begun; exec sleep 1000", call="c") as started:
+            assert started.has_begun()
+            kill(daemon)
+            with closing(Journal(daemon.state / "journal.sqlite")) as journal:
+                journal.stop_calls(turn.key, HIT, 1_700_000_000.0)
+
+            daemon.start()
+
+            assert soon(lambda: os.listdir(turn.workspace) == ["outbox"])
+            assert started.process.wait(20) == -signal.SIGKILL
+        with Client(daemon.socket) as client:
+            told = client.end_call("c", EndCall())
+        assert (told.how, told.notes) == ("limit", ["stopped, and the workspace emptied: as it was told"])
+        assert sorted(os.listdir(other.workspace)) == ["file", "outbox"]
+        kill(daemon)
+        daemon.start()
+        assert os.listdir(turn.workspace) == ["outbox"]
