@@ -190,10 +190,14 @@ PACKAGES = Programs("util-linux", "bubblewrap", "coreutils", "util-linux")
 
 
 class Given(NamedTuple):
-    """The words that stand for descriptors which bubblewrap is given: options, reports, the filter of system calls."""
+    """The words that stand for descriptors which bubblewrap is given.
+
+    Its options, where it reports, where it waits until it may go on, the filter of system calls.
+    """
 
     options: str
     report: str
+    go: str
     filter: str
 
 
@@ -208,7 +212,7 @@ def command(
     """
     ahead = [programs.unshare, "--mount", "--propagation", "private"]
     inside = [programs.bwrap, "--args", given.options, "--json-status-fd", given.report]
-    inside += ["--seccomp", given.filter]
+    inside += ["--block-fd", given.go, "--seccomp", given.filter]
     last = [programs.env, *([f"--default-signal={','.join(signals)}"] if signals else []), programs.setpriv]
     if as_root:
         # To enter the workspace, and for setpriv, which leaves none: the bounding set is emptied for good.

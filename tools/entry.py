@@ -1,5 +1,6 @@
 """What the command `fusefs` starts with: `fusefs run` goes its own, short way; every other command imports at ease."""
 
+import os
 import sys
 
 
@@ -10,7 +11,9 @@ def main() -> None:
     if rest[:1] == ["run"]:
         from tools.cli_run import main as run
 
-        sys.exit(run(rest[1:], socket))
+        status = run(rest[1:], socket)
+        sys.stdout.flush()
+        os._exit(status)  # all is closed; to take the interpreter down in order is of no use, and takes time
     from tools.cli import main as others
 
     others()

@@ -1,8 +1,9 @@
 """The life of a call that `fusefs run` makes: begin, run confined, end.
 
-The process that will run the program exists before the call begins, and waits: the daemon knows it before anything
-runs in it, and can end it and all that it starts. This process stays beside it, passes signals on and tells the
-call's end; where it is killed, bubblewrap dies with it and takes the call along, and the daemon notices the end.
+The process that will run the program exists before the call begins, and waits: the daemon knows the call's first
+process before anything runs in it, and can end it and all that it starts. This process stays beside it, passes
+signals on and tells the call's end; where it is killed, bubblewrap dies with it and takes the call along, and the
+daemon notices the end.
 """
 
 import json
@@ -70,16 +71,16 @@ def call(control: Control, wish: Wish) -> Done:
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (*RELAYED, signal.SIGCHLD))
     held = Held(Start(alone, way.deaf_to, sorted(blocked), way.passed))
     try:
-        begun = control.ask("POST", "turns", wish.turn, "calls", body={**wish.begin, "pid": held.pid})
-        control.close()  # the program may run for days
+        begun = control.ask("POST", "turns", wish.turn, "calls", body={**wish.begin, **way.known(held.pid)})
         status = FAILED
         try:
             program = way.program(begun)
             _give_pipes(begun["uid"], begun["gid"])
             held.become(program)
-            status = way.judge(
-                _wait(Relay(held.pid, lambda: way.find(held.pid), in_group=not alone), held, wish.timeout)
-            )
+            way.begin(control, begun)
+            control.close()  # the program may run for days
+            relay = Relay(held.pid, lambda: way.find(held.pid), in_group=not alone)
+            status = way.judge(_wait(relay, held, wish.timeout))
         finally:
             end = _end(control, begun["call"], status)
     finally:
@@ -145,6 +146,13 @@ class _Plain:
     def __init__(self, wish: Wish) -> None:
         self._wish = wish
 
+    def known(self, child: int) -> dict[str, Any]:
+        """The daemon has to know the child before it becomes the program: it starts more."""
+        return {"pid": child}
+
+    def begin(self, control: Control, begun: Mapping[str, Any]) -> None:
+        pass
+
     def program(self, begun: Mapping[str, Any]) -> Program:
         owner = (begun["uid"], begun["gid"]) if _own(begun["uid"], begun["gid"]) else None
         env = _environment(begun["env"], self._wish.env)
@@ -158,7 +166,11 @@ class _Plain:
 
 
 class _Confined:
-    """A program that bubblewrap confines; the child becomes bubblewrap, which tells its first process by a pipe."""
+    """A program that bubblewrap confines.
+
+    The child becomes bubblewrap, which makes a process namespace, tells its first process by a pipe, and waits at
+    another one. The daemon is told of that process, with which all others of the call end, before anything runs in it.
+    """
 
     def __init__(self, control: Control, wish: Wish) -> None:
         self._programs = surroundings.programs()
@@ -167,8 +179,9 @@ class _Confined:
         self._socket = control.path
         self._daemon = control.ask("GET", "daemon")
         self._wish = wish
-        self._report, end = os.pipe()
-        self.passed = (end,)
+        self._report, report_end = os.pipe()
+        wait, self._go = os.pipe()
+        self.passed = (report_end, wait)
         self.deaf_to = [number for number in IGNORED_BY_BWRAP if signal.getsignal(number) != signal.SIG_IGN]
         self._told = ""
 
@@ -183,9 +196,23 @@ class _Confined:
             FILTER: terminal_filter.program(sys.byteorder == "big"),
         }
         signals = [number.name.removeprefix("SIG") for number in self.deaf_to]
-        words = confine.Given(OPTIONS, str(self.passed[0]), FILTER)
+        words = confine.Given(OPTIONS, str(self.passed[0]), str(self.passed[1]), FILTER)
         command = confine.command(self._programs, words, needs, as_root, signals, self._wish.command)
         return Program(command, {"PATH": env["PATH"]}, given)
+
+    def known(self, child: int) -> dict[str, Any]:
+        """The child is not what the call is known by."""
+        return {}
+
+    def begin(self, control: Control, begun: Mapping[str, Any]) -> None:
+        """Tell the daemon of the first process of the namespace, and let that go on; nothing where there is none."""
+        for descriptor in self.passed:
+            os.close(descriptor)
+        while "\n" not in self._told and (read := os.read(self._report, 4096)):
+            self._told += read.decode()
+        if (first := self._reported().get("child-pid")) is not None:
+            control.ask("POST", "turns", begun["key"], "calls", body={"call": begun["call"], "pid": first})
+            os.write(self._go, b"\n")
 
     def find(self, child: int) -> int | None:
         first = self._reported().get("child-pid")

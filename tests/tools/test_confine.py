@@ -11,7 +11,7 @@ TOP = {"usr": None, "bin": "usr/bin", "etc": None, "mnt": None, "var": None} | d
 )
 HOST = Host(TOP, ["/mnt/fusefs", "/var/lib/fusefs", "/run/fusefs"], ["/var/tmp"], "/run/resolved/resolv.conf")
 PROGRAMS = Programs("/b/unshare", "/b/bwrap", "/b/env", "/b/setpriv")
-GIVEN = Given("O", "R", "F")
+GIVEN = Given("O", "R", "G", "F")
 
 
 def groups(words: list[str]) -> list[tuple[str, ...]]:
