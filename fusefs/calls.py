@@ -6,20 +6,19 @@ import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol
+from dataclasses import replace
 
 import trio
 
 from fusefs import views
-from fusefs.accounting import Refused, Tally, TurnAccount
+from fusefs.accounting import Refused
+from fusefs.call import Call, Turn
 from fusefs.event_schema import Kind
 from fusefs.events import Events
-from fusefs.grips import Grip, KnownBy, Marks, grip, grip_again
+from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, EndCall, HowEnded
-from fusefs.processes import Identity, Process
+from fusefs.processes import Process
 from policy.limits import Limit
 from policy.refusals import CallConflict, LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
 
@@ -29,43 +28,6 @@ FORGOTTEN_AFTER_S = 5.0
 """How long after its process has gone a call ends by itself, where nobody has told its end."""
 STOPS_WITHIN_S = 5.0
 """How long the processes of a turn are waited for; one that a disk holds up cannot end before that lets it go."""
-
-
-class Turn(Protocol):
-    """What a call knows of its turn."""
-
-    @property
-    def record(self) -> TurnRecord:
-        """Who it is."""
-
-    @property
-    def account(self) -> TurnAccount:
-        """Where refusals are counted."""
-
-
-@dataclass
-class Call:
-    """A live call, or one that has ended while processes of it may be left.
-
-    `process` is the one that was named, `tally` what limits refused since it began.
-    """
-
-    record: CallRecord
-    turn: Turn
-    process: Process | None = None
-    grip: Grip | None = None
-    tally: Tally = field(default_factory=Tally)
-    watch: trio.CancelScope = field(default_factory=trio.CancelScope)
-
-    def close(self) -> None:
-        """Let go of what is left of it."""
-        self.watch.cancel()
-        if self.grip is not None:
-            self.grip.close()
-        if self.process is not None:
-            trio.lowlevel.notify_closing(self.process.descriptor)
-            self.process.close()
-            self.process = None
 
 
 class Calls:
@@ -186,7 +148,7 @@ class Calls:
 
     async def _end(self, call: Call, how: HowEnded, request: EndCall) -> CallRecord:
         tally = call.tally
-        is_left = call.grip is not None and not await trio.to_thread.run_sync(call.grip.is_empty)
+        is_left = await trio.to_thread.run_sync(call.may_have_processes)
         record = replace(
             call.record,
             ended_at=time.time(),
@@ -235,7 +197,7 @@ class Calls:
         async with self._changing[key]:
             self._forget(key, None)
             await trio.to_thread.run_sync(self._journal.end_calls, key, time.time())
-        del self._changing[key]
+        self._changing.pop(key, None)
         self._closed.discard(key)
 
     def reopen(self, turn: Turn) -> None:
@@ -272,11 +234,9 @@ class Calls:
         return [call for call in (*self._live.values(), *self._left) if call.record.turn == key]
 
     async def _stop(self, calls: Iterable[Call], *, with_turn: bool) -> None:
-        until = time.monotonic() + STOPS_WITHIN_S
         async with trio.open_nursery() as nursery:
             for call in calls:
-                if call.grip is not None:
-                    nursery.start_soon(_stop_one, call.record.id, call.grip, until, with_turn)
+                nursery.start_soon(call.stop, time.monotonic() + STOPS_WITHIN_S, with_turn)
 
     def recover(self, turns: Iterable[Turn]) -> None:
         """Take up the calls of live turns again, and what is left of ended ones; those of other turns are over."""
@@ -286,25 +246,11 @@ class Calls:
             if turn is None:
                 self._journal.end_calls(record.turn, time.time())
                 continue
-            call = self._taken_up(record, turn)
+            call = Call.again(record, turn, self._marks(record.id, record.turn))
             if record.ended_at is None:
                 self._keep(call)
             else:
                 self._left.append(call)
-
-    def _taken_up(self, record: CallRecord, turn: Turn) -> Call:
-        process = None
-        if record.pid is not None and record.started is not None and record.boot is not None:
-            with suppress(ProcessLookupError):
-                process = Process.again(Identity(record.pid, record.started, record.boot))
-        known_by = KnownBy(record.known_by or KnownBy.PROCESSES)
-        held = grip_again(known_by, record.place, process, self._marks(record.id, record.turn))
-        return Call(record, turn, process, held)
-
-
-async def _stop_one(id: str, held: Grip, until: float, with_turn: bool) -> None:
-    if not await trio.to_thread.run_sync(partial(held.stop, until, with_turn=with_turn)):
-        log.error("call %s: some of its processes do not end", id)
 
 
 def _check_same(record: CallRecord, key: str, pid: int | None) -> None:

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from fusefs.mounts import mounts
-from fusefs.processes import all_facts
+from fusefs.processes import children
 
 _NAME = "fusefs-"
 _CHECK_EVERY_S = 0.005
@@ -47,7 +47,7 @@ class Cgroup:
                 except ProcessLookupError:
                     continue
             added |= found
-            found = {facts.pid for facts in all_facts() if facts.parent in added} - added
+            found = {child for each in added for child in children(each)} - added
 
     def is_populated(self) -> bool:
         """Whether any process is in it; a cgroup that is gone has none."""

@@ -37,7 +37,8 @@ from fusefs.reloading import reload
 from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
-from fusefs.turns import Refusal, Turns
+from fusefs.turn import Refusal
+from fusefs.turns import Turns
 from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
 

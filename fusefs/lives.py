@@ -12,7 +12,8 @@ from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.journal import CallRecord, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, BeginTurn, EndCall
-from fusefs.turns import Refusal, Turn, Turns
+from fusefs.turn import Refusal, Turn
+from fusefs.turns import Turns
 from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnOver
 from policy.stopping import expires_at, stops_calls
 

@@ -125,6 +125,18 @@ def all_facts() -> Iterator[Facts]:
                 continue
 
 
+def children(pid: int) -> set[int]:
+    """The processes that a process has started and not left (proc_pid_task(5)); nothing where it has ended."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # a kernel without CONFIG_PROC_CHILDREN
+        return {facts.pid for facts in all_facts() if facts.parent == pid}
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        texts = [Path(f"/proc/{pid}/task/{task}/children").read_bytes() for task in tasks]
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    return {int(child) for text in texts for child in text.split()}
+
+
 def environment(pid: int) -> frozenset[bytes]:
     """What a process was started with, NAME=VALUE each; nothing where that cannot be read."""
     try:

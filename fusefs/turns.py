@@ -6,12 +6,12 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import trio
 
-from fusefs.accounting import Accounts, Totals, TurnAccount
+from fusefs.accounting import Accounts, Totals
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.journal import Journal, JournalUnusable, TurnRecord
@@ -21,40 +21,14 @@ from fusefs.recovery import measure
 from fusefs.refused_events import RefusedEvents
 from fusefs.removal import Removal
 from fusefs.surfaces import Backing, Surfaces
+from fusefs.turn import Refusal, Turn, new_record
 from fusefs.workspace import Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
-from policy.limits import NAME_BYTES, Bounds, Limit, check_turn_disk
+from policy.limits import Bounds, Limit, check_turn_disk
 from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
-from policy.values import OnLimit
 
 log = logging.getLogger(__name__)
-
-OUTBOX = Totals(NAME_BYTES, 1)
-"""What an empty outbox is charged with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A growth that a limit has refused to the turn of this key."""
-
-    key: str
-    by: LimitReached
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A live turn."""
-
-    record: TurnRecord
-    workspace: Workspace
-    has_outbox: bool
-    on_limit: OnLimit
-
-    @property
-    def account(self) -> TurnAccount:
-        """What it holds, and may hold."""
-        return self.workspace.account
 
 
 class Turns:
@@ -137,7 +111,7 @@ class Turns:
                     raise TurnConflict(live.record.id)
                 return live
             self._check_tenancy(request.org)
-            record = _record(request, agent, peer_uid, peer_gid)
+            record = new_record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
             turn = self._take_up(record)
             self._events.tell(Kind.BEGUN, **record.names, deadline_at=record.deadline_at)
@@ -187,7 +161,7 @@ class Turns:
             live = await self._find_or_explain(turn)
             tree, backing = await trio.to_thread.run_sync(self._exchange, live)
             workspace = self._surfaces.replace(live.record, live.workspace, backing)
-            held = live.account.start_anew(OUTBOX if live.has_outbox else Totals(0, 0))
+            held = live.account.start_anew(live.when_empty)
             self._live[live.record.key] = fresh = replace(live, workspace=workspace)
             names = live.record.names
             self._events.tell(Kind.EMPTIED, **names, freed_bytes=held.bytes, freed_inodes=held.inodes)
@@ -330,18 +304,3 @@ class Turns:
         scratch = self._accounts.scratch_of(agent.id, agent.limits)
         scratch.settle(held.bytes, held.inodes)
         self._nursery.start_soon(self._removal.remove, tree, scratch, held)
-
-
-def _record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:
-    now = time.time()
-    return TurnRecord(
-        id=request.turn or str(uuid.uuid4()),
-        key=keys.key_for(agent.id, uuid.uuid4()),
-        agent=agent.id,
-        user=request.user,
-        org=request.org,
-        uid=peer_uid if request.uid is None else request.uid,
-        gid=peer_gid if request.gid is None else request.gid,
-        begun_at=now,
-        deadline_at=now + (request.deadline_seconds or agent.deadline_seconds),
-    )

@@ -185,3 +185,18 @@ def test_marks_of_another_call_do_not_count(tree: "subprocess.Popen[bytes]", mar
 
 def replace_call(marks: Marks) -> Marks:
     return marks._replace(call=uuid.uuid4().hex)
+
+
+def test_what_descends_from_it_already_belongs_to_the_call_as_well(marks: Marks) -> None:
+    environment = {**os.environ, "FUSEFS_CALL": marks.call}
+    with subprocess.Popen(["sh", "-c", "sh -c 'sleep 1000 & sleep 1000' & wait"], env=environment) as program:
+        assert holds_within(10, lambda: len(bearing(marks.call)) >= 4)
+        process = Process(program.pid)
+        held = grip(process, marks)
+
+        assert stop(held)
+
+        assert program.wait(10) == -signal.SIGKILL
+        assert bearing(marks.call) == []
+        held.close()
+        process.close()
