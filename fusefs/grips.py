@@ -20,6 +20,8 @@ from fusefs.processes import Facts, Process, all_facts, environment, places
 CALL_VARIABLE = "FUSEFS_CALL"
 """The environment variable by which programs of a call can be told from others."""
 _SETTLE_S = 0.005
+_CLEAN_SCANS = 2
+"""Scans that find nothing new before all is found: a process has no environment for a moment while it execs."""
 
 
 class KnownBy(StrEnum):
@@ -118,15 +120,17 @@ class Family(Grip):
 
     def stop(self, until: float, *, with_turn: bool) -> bool:
         """First they are halted, all of them, so that none can start another one; then they are killed."""
-        halted: dict[Facts, Process] = {}
+        halted: dict[tuple[int, int], Process] = {}
+        clean = 0
         try:
-            while fresh := [facts for facts in self._members(set(halted), with_turn) if facts not in halted]:
+            while clean < _CLEAN_SCANS and time.monotonic() < until:
+                known = {pid for pid, _ in halted}
+                fresh = [facts for facts in self._members(known, with_turn) if (facts.pid, facts.started) not in halted]
+                clean = 0 if fresh else clean + 1
                 for facts in fresh:
                     with suppress(ProcessLookupError):
-                        halted[facts] = process = Process(facts.pid)
+                        halted[facts.pid, facts.started] = process = Process(facts.pid)
                         process.send(signal.SIGSTOP)
-                if time.monotonic() > until:
-                    break
                 time.sleep(_SETTLE_S)  # for what was about to be started
             for process in halted.values():
                 process.send(signal.SIGKILL)
@@ -138,10 +142,10 @@ class Family(Grip):
     def is_empty(self) -> bool:
         return not any(self._members(set(), with_turn=False))
 
-    def _members(self, known: set[Facts], with_turn: bool) -> Iterator[Facts]:
+    def _members(self, known: set[int], with_turn: bool) -> Iterator[Facts]:
         """All that belong to the call, as far as can be told; and what descends from those `known` to belong to it."""
         everybody = {facts.pid: facts for facts in all_facts()}
-        roots = {facts.pid for facts in known}
+        roots = set(known)
         spared = {1, os.getpid(), os.getppid()}
         named = self._process
         if named is not None:

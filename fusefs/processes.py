@@ -20,17 +20,18 @@ class Identity(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What /proc says of a process: its parent, its session, its real user, when it started (clock ticks).
+    """What /proc says of a process: its parent, its real user, when it started (clock ticks).
 
-    `inner_pid` is its number in its own PID namespace; None where that is ours.
+    `inner_pid` is its number in its own PID namespace; None where that is ours. One that `has_ended` is only waited for
+    by its parent.
     """
 
     pid: int
     parent: int
-    session: int
     uid: int
     started: int
     inner_pid: int | None
+    has_ended: bool
 
     @classmethod
     def of(cls, pid: int) -> Self:
@@ -46,10 +47,10 @@ class Facts(NamedTuple):
         return cls(
             pid=pid,
             parent=int(after_name[1]),
-            session=int(after_name[3]),
             uid=int(lines[b"Uid"].split()[0]),
             started=int(after_name[19]),
             inner_pid=int(pids[-1]) if len(pids) > 1 else None,
+            has_ended=after_name[0] in (b"Z", b"X"),
         )
 
 
@@ -116,13 +117,15 @@ def boot_id() -> str:
 
 
 def all_facts() -> Iterator[Facts]:
-    """Every process of this host, as far as it is there long enough to be looked at."""
+    """Every process of this host that has not ended, as far as it is there long enough to be looked at."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                yield Facts.of(int(name))
+                facts = Facts.of(int(name))
             except OSError:
                 continue
+            if not facts.has_ended:
+                yield facts
 
 
 def children(pid: int) -> set[int]:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.grips import Family, Marks
 from fusefs.messages import BeginCall, BeginTurn, CallEnded, EndCall
+from fusefs.processes import Process
 from tests.mounted.harness import Daemon, holds_within, running_daemon
 from tests.mounted.programs import NOBODY, STOPPING, Program, program
 from tests.mounted.tight import MIB, begin, end, kill, turn_of
@@ -77,6 +79,22 @@ def test_the_end_of_a_turn_kills_a_fork_bomb(stopping: Daemon) -> None:
 
             assert started.alive() == []
             assert took < SECONDS_TO_STOP
+
+
+@pytest.mark.needs_root
+def test_a_fork_bomb_does_not_get_ahead_where_there_is_no_cgroup(stopping: Daemon) -> None:
+    with Client(stopping.socket) as client:
+        turn = client.begin(BeginTurn(agent="small", user="bomb", uid=NOBODY, gid=NOBODY))
+        with program(stopping, turn.key, BOMB, uid=NOBODY) as started:
+            assert holds_within(20, lambda: len(started.alive()) > 30)
+            process = Process(started.process.pid)
+            family = Family(process, Marks(started.call.call, turn.workspace, turn.key, lambda pid: None))
+
+            assert family.stop(time.monotonic() + SECONDS_TO_STOP, with_turn=False)
+
+            assert started.alive() == []
+            process.close()
+        client.end(turn.key)
 
 
 def test_a_namespace_of_its_own_is_known_and_killed_as_a_whole(stopping: Daemon, client: Client) -> None:
