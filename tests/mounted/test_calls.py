@@ -16,7 +16,7 @@ from fusefs.messages import BeginCall, BeginTurn, CallEnded, EndCall
 from fusefs.processes import Process
 from tests.mounted.harness import Daemon, holds_within, running_daemon
 from tests.mounted.programs import NOBODY, STOPPING, Program, program
-from tests.mounted.tight import MIB, begin, end, kill, turn_of
+from tests.mounted.tight import KIB, MIB, begin, end, kill, turn_of
 from tools.client import Client, Refused
 
 SECONDS_TO_STOP = 2.0  # from issue 4, "It must reach"
@@ -191,6 +191,24 @@ def test_a_call_stops_at_a_limit_and_the_turn_goes_on_empty(stopping: Daemon, cl
         os.sync()
         assert turn.charged() == turn.walked()
     end(turn)
+
+
+def test_a_users_limit_stops_the_turn_that_met_it_and_no_other(stopping: Daemon, client: Client) -> None:
+    holding, turn = begin(stopping, "stop", user="two"), begin(stopping, "stop", user="two")
+    (holding.workspace / "held").write_bytes(bytes(1000 * KIB))
+    with (
+        program(stopping, holding.key, "touch begun; exec sleep 1000") as bystander,
+        program(stopping, turn.key, FILLS) as started,
+    ):
+        assert started.process.wait(20) == -signal.SIGKILL
+        limit = ended(client, started).limit
+        assert limit is not None
+        assert (limit.limit, limit.bound, limit.stopped) == ("user", 1536 * KIB, True)
+        assert bystander.process.poll() is None
+        assert sorted(os.listdir(holding.workspace)) == ["begun", "held", "outbox"]
+        assert client.end_call(bystander.call.call, EndCall(stop=True)).limit is None
+    for each in (holding, turn):
+        end(each)
 
 
 def test_the_limit_of_a_file_stops_nothing(stopping: Daemon, client: Client) -> None:
