@@ -201,6 +201,12 @@ class Given(NamedTuple):
     filter: str
 
 
+def in_own_mounts(programs: Programs, as_root: bool) -> list[str]:
+    """The words before a command that is to run in a mount namespace which nothing is propagated to."""
+    user = [] if as_root else ["--user", "--map-current-user"]
+    return [programs.unshare, "--mount", "--propagation", "private", *user, "--"]
+
+
 def command(
     programs: Programs, given: Given, needs: Needs, as_root: bool, signals: Sequence[str], program: Sequence[str]
 ) -> list[str]:
@@ -210,7 +216,6 @@ def command(
     call. Last come env, which gives the program the default for the signals named, and setpriv, which gives it the
     turn's uid and gid and takes every capability away. Both end with 126 and 127 as env(1) does.
     """
-    ahead = [programs.unshare, "--mount", "--propagation", "private"]
     inside = [programs.bwrap, "--args", given.options, "--json-status-fd", given.report]
     inside += ["--block-fd", given.go, "--seccomp", given.filter]
     last = [programs.env, *([f"--default-signal={','.join(signals)}"] if signals else []), programs.setpriv]
@@ -220,6 +225,4 @@ def command(
         inside += [word for name in NEEDED_CAPABILITIES for word in ("--cap-add", f"CAP_{name}")]
         last += [f"--reuid={needs.uid}", f"--regid={needs.gid}", "--clear-groups"]
         last += ["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"]
-    else:
-        ahead += ["--user", "--map-current-user"]
-    return [*ahead, "--", *inside, "--", *last, "--no-new-privs", "--", *program]
+    return [*in_own_mounts(programs, as_root), *inside, "--", *last, "--no-new-privs", "--", *program]

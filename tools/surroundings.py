@@ -14,6 +14,11 @@ WHERE = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin"
 class ProgramMissing(Exception):
     """A program that confining needs is not there; str() names its package, for people."""
 
+    def __init__(self, program: str, package: str) -> None:
+        super().__init__(f"{program} is not there: apt-get install {package}; or, to hold nothing: --confine none")
+        self.program = program
+        self.package = package
+
 
 def programs() -> Programs:
     """The programs that confine, looked for where a system has them. Raises ProgramMissing."""
@@ -25,9 +30,7 @@ def _find(name: str, package: str) -> str:
         path = f"{folder}/{name}"
         if os.access(path, os.X_OK):
             return path
-    raise ProgramMissing(
-        f"{name} is not there: apt-get install {package}; or, where nothing is to be held: --confine none"
-    )
+    raise ProgramMissing(name, package)
 
 
 def look(mountpoint: str, state: str, socket: str) -> Host:
