@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,6 +43,10 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
     _tell(report, {"status": done.status, "end": done.end})
     if report is None:
         _say(done)
+    if done.interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return done.status
 
 

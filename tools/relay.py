@@ -63,6 +63,8 @@ class Relay:
         self._find = find
         self._in_group = in_group
         self._kept: list[signal.Signals] = []
+        self.interrupted = False
+        """Whether a terminal has sent SIGINT."""
 
     def wait(self, until: float | None = None) -> int:
         """The child's wait status. Raises TimedOut at `until` (monotonic seconds)."""
@@ -84,6 +86,7 @@ class Relay:
         return signal.sigtimedwait(signals, min(waits)) if waits else signal.sigwaitinfo(signals)
 
     def _take(self, number: signal.Signals, code: int) -> None:
+        self.interrupted |= number == signal.SIGINT and code == FROM_KERNEL
         if code != FROM_KERNEL or not self._in_group:
             self._kept.append(number)
         if number == signal.SIGTSTP:

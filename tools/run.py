@@ -54,10 +54,14 @@ class Wish(NamedTuple):
 
 
 class Done(NamedTuple):
-    """How it went: the exit status to end with, and the daemon's account of the call."""
+    """How it went: the exit status to end with, the daemon's account of the call, and whether Ctrl-C ended it.
+
+    A shell gives up a loop or a list where a program dies of Ctrl-C, but not where it exits with 130.
+    """
 
     status: int
     end: Mapping[str, Any]
+    interrupted: bool
 
 
 class Impossible(Exception):
@@ -85,7 +89,7 @@ def call(control: Control, wish: Wish) -> Done:
             end = _end(control, begun["call"], status)
     finally:
         held.end()
-    return Done(status, end)
+    return Done(status, end, relay.interrupted and status == 128 + signal.SIGINT)
 
 
 def _wait(relay: Relay, held: Held, timeout: float | None) -> int:
