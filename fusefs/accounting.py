@@ -37,6 +37,19 @@ class Refused:
     refusal: LimitReached
 
 
+class Tally:
+    """What limits refused since it began: the first refusal, and how many there were."""
+
+    def __init__(self) -> None:
+        self.first: Refused | None = None
+        self.count = 0
+
+    def add(self, refused: Refused) -> None:
+        """One more."""
+        self.first = self.first or refused
+        self.count += 1
+
+
 class Account:
     """What one turn, user or scratch uses (bytes, inodes), and its bounds.
 
@@ -111,9 +124,12 @@ class Account:
 
 
 class TurnAccount(Account):
-    """A turn's account, and the user's and the scratch account that its growth is charged to as well."""
+    """A turn's account, and the user's and the scratch account that its growth is charged to as well.
 
-    __slots__ = ("file_bytes", "refused", "refused_count", "scratch", "tell", "unknown", "user")
+    `tell` is called with each refusal, from inside the operation that is refused.
+    """
+
+    __slots__ = ("_tallies", "file_bytes", "refused", "refused_count", "scratch", "tell", "unknown", "user")
 
     def __init__(
         self,
@@ -125,6 +141,7 @@ class TurnAccount(Account):
         tell: Callable[[LimitReached], None],
     ) -> None:
         super().__init__(Limit.TURN, key, limits.turn, row)
+        self._tallies: list[Tally] = []
         self.file_bytes = limits.file_bytes
         self.user = user
         self.scratch = scratch
@@ -178,10 +195,48 @@ class TurnAccount(Account):
 
     def note(self, refusal: LimitReached) -> LimitReached:
         """Remember a refusal, for whoever asks later why a write failed; answers it, to be raised."""
-        self.refused.append(Refused(time.time(), refusal))
+        refused = Refused(time.time(), refusal)
+        self.refused.append(refused)
         self.refused_count += 1
+        for tally in self._tallies:
+            tally.add(refused)
         self.tell(refusal)
         return refusal
+
+    def count_refusals(self, tally: Tally) -> None:
+        """Add to a tally from now on."""
+        self._tallies.append(tally)
+
+    def count_no_more(self, tally: Tally) -> None:
+        """Add to it no more."""
+        self._tallies.remove(tally)
+
+    def change(self, limits: AgentLimits) -> None:
+        """Have other bounds from now on; what is held already stays, whatever they are."""
+        self.bound_bytes, self.bound_inodes = limits.turn
+        self.file_bytes = limits.file_bytes
+
+    def hand_over(self) -> Totals:
+        """Leave all that the turn holds to scratch alone; answers how much that is."""
+        held = Totals(self.used_bytes, self.used_inodes)
+        if self.unknown is not None:
+            self.unknown = None
+            self.pending_bytes -= counting.UNKNOWN
+        self.expect(-self.pending_bytes)
+        super().settle(-held.bytes, -held.inodes)
+        self.user.settle(-held.bytes, -held.inodes)
+        return held
+
+    def start_anew(self, held: Totals) -> Totals:
+        """Hold only so much from now on, and leave the rest to scratch alone; answers how much that is.
+
+        What is held now takes over from what was: scratch may be full, and does not come to hold more.
+        """
+        before = self.hand_over()
+        kept = Totals(min(held.bytes, before.bytes), min(held.inodes, before.inodes))
+        self.scratch.settle(-kept.bytes, -kept.inodes)
+        self.settle(*held)
+        return Totals(before.bytes - kept.bytes, before.inodes - kept.inodes)
 
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
         """Charge turn, user and scratch with what was really taken (or, negative, freed)."""
@@ -252,6 +307,11 @@ class Accounts:
         row = self._ledger.find(_key(Limit.TURN, agent, key))
         return None if row is None else _held(row)
 
+    def put_down(self, agent: str, key: str, held: Totals) -> None:
+        """Have the next worker know what an emptied turn has left, until that is `freed`."""
+        row = self._ledger.open(_key(Limit.TURN, agent, key))
+        row[USED_BYTES], row[USED_INODES] = held
+
     def scratch_of(self, agent: str, limits: AgentLimits) -> Account:
         """The account of all workspaces of an agent."""
         account = self._scratch.get(agent)
@@ -266,11 +326,7 @@ class Accounts:
 
     def close_turn(self, account: TurnAccount) -> Totals:
         """Forget an ended turn. Its user has the room back at once; scratch when the returned amount is freed."""
-        held = Totals(account.used_bytes, account.used_inodes)
-        if account.unknown is not None:
-            account.pending_bytes -= counting.UNKNOWN
-        account.expect(-account.pending_bytes)
-        account.user.settle(-held.bytes, -held.inodes)
+        held = account.hand_over()
         del self._turns[account.id]
         if not any(turn.user is account.user for turn in self._turns.values()):
             who = next(who for who, user in self._users.items() if user is account.user)

@@ -9,13 +9,28 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Protocol
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
+from pydantic import ValidationError
 
 from fusefs import __version__, accounting, event_stream, problems, views
 from fusefs.control_socket import PEER, Peer
 from fusefs.event_records import Told
 from fusefs.event_schema import Event
-from fusefs.journal import TurnRecord
-from fusefs.messages import Account, BeginTurn, DaemonInfo, TurnBegun, TurnView, UsageBy
+from fusefs.journal import CallRecord, TurnRecord
+from fusefs.messages import (
+    Account,
+    BeginCall,
+    BeginTurn,
+    CallBegun,
+    CallEnded,
+    ChangeLimits,
+    DaemonInfo,
+    EndCall,
+    LimitsChanged,
+    TurnBegun,
+    TurnView,
+    UsageBy,
+)
+from policy.refusals import InvalidRequest, LimitUnderUse
 
 
 class Turns(Protocol):
@@ -36,6 +51,25 @@ class Turns(Protocol):
     async def end(self, turn: str) -> TurnRecord:
         """End a live turn."""
 
+    async def empty(self, turn: str) -> views.LiveTurn:
+        """Empty the workspace of a live turn."""
+
+    async def change_turn_disk(
+        self, turn: str, turn_disk: int, *, force: bool
+    ) -> tuple[views.LiveTurn, LimitUnderUse | None]:
+        """Give a live turn another limit."""
+
+    def calls_of(self, key: str) -> Sequence[CallRecord]:
+        """The live calls of a live turn."""
+
+    async def begin_call(
+        self, turn: str, to_begin: BeginTurn | None, request: BeginCall, peer_uid: int, peer_gid: int
+    ) -> tuple[views.LiveTurn, CallRecord]:
+        """Begin a call, and its turn where that is new."""
+
+    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:
+        """End a call; answers the id of its turn, too."""
+
 
 class Accounts(Protocol):
     """What the control interface asks of the daemon's accounts."""
@@ -55,6 +89,7 @@ class Events(Protocol):
 
 
 TurnPath = Annotated[str, Path(description="the caller's turn id, or the key")]
+CallPath = Annotated[str, Path(description="the caller's call id")]
 By = Annotated[
     UsageBy | None, Query(description="sum by this; turns, users and agents (scratch) where it is not given")
 ]
@@ -88,6 +123,7 @@ def create_app(
     )
     problems.install(app)
     _add_turns(app, turns, daemon_info)
+    _add_calls(app, turns, daemon_info)
     _add_inspection(app, turns, accounts, daemon_info)
     _add_events(app, events)
     _add_reload(app, daemon_info, reload)
@@ -95,6 +131,9 @@ def create_app(
 
 
 def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]) -> None:
+    def view(turn: views.LiveTurn) -> TurnView:
+        return views.turn_view(turn, daemon_info().mountpoint, turns.calls_of(turn.record.key))
+
     @app.post("/v1/turns", tags=["turns"])
     async def begin_turn(request: BeginTurn, peer: AskingPeer) -> TurnBegun:
         """Begin a turn and make its workspace. Beginning a turn that is live answers with the same turn."""
@@ -105,19 +144,59 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
     async def list_turns() -> list[TurnView]:
         """All live turns."""
         await turns.counted()
-        mountpoint = daemon_info().mountpoint
-        return [views.turn_view(turn, mountpoint) for turn in turns.live()]
+        return [view(turn) for turn in turns.live()]
 
     @app.get("/v1/turns/{turn}", tags=["turns"])
     async def show_turn(turn: TurnPath) -> TurnView:
         """One live turn; 404 where there was none, 410 where it has ended."""
         await turns.counted()
-        return views.turn_view(await turns.find(turn), daemon_info().mountpoint)
+        return view(await turns.find(turn))
 
     @app.delete("/v1/turns/{turn}", tags=["turns"])
     async def end_turn(turn: TurnPath) -> TurnView:
-        """End a turn: its workspace is gone at once, for everyone. Its bytes are freed in the background."""
+        """Stop a turn's calls, and end it: its workspace is gone at once, for everyone.
+
+        Its bytes are freed in the background.
+        """
         return views.ended_view(await turns.end(turn))
+
+    @app.patch("/v1/turns/{turn}", tags=["turns"])
+    async def change_limits(turn: TurnPath, request: ChangeLimits) -> LimitsChanged:
+        """Give a turn other limits, at once in force; 409 where it holds more, unless `force` is set."""
+        changed, wrong = await turns.change_turn_disk(turn, request.turn_disk, force=request.force)
+        return views.limits_changed(view(changed), wrong)
+
+    @app.post("/v1/turns/{turn}/empty", tags=["turns"])
+    async def empty_turn(turn: TurnPath) -> TurnView:
+        """Empty a turn's workspace: what was in it is gone at once, for everyone. Its calls go on."""
+        return view(await turns.empty(turn))
+
+
+def _add_calls(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]) -> None:
+    @app.post("/v1/turns/{turn}/calls", tags=["calls"])
+    async def begin_call(turn: TurnPath, request: BeginCall, peer: AskingPeer) -> CallBegun:
+        """Begin a call. One that names agent and user begins its turn where its id is new; 410 where it has ended.
+
+        Beginning a call that is live answers with the same call, which takes up `pid` where it had none.
+        """
+        to_begin = None if request.agent is None else _turn_to_begin(turn, request)
+        found, call = await turns.begin_call(turn, to_begin, request, peer.uid, peer.gid)
+        return views.call_begun(call, found, daemon_info().mountpoint)
+
+    @app.post("/v1/calls/{call}/end", tags=["calls"])
+    async def end_call(call: CallPath, request: EndCall) -> CallEnded:
+        """End a call; a call that has ended already, by itself or with its turn, is answered the same."""
+        turn, ended = await turns.end_call(call, request)
+        return views.call_ended(ended, turn)
+
+
+def _turn_to_begin(turn: str, request: BeginCall) -> BeginTurn:
+    """Raises InvalidRequest where no turn of that id can be begun."""
+    fields = request.model_dump(exclude={"call", "pid"})
+    try:
+        return BeginTurn(turn=turn, **fields)
+    except ValidationError as error:
+        raise InvalidRequest(problems.explain_validation(error.errors())) from error
 
 
 def _add_inspection(app: FastAPI, turns: Turns, accounts: Accounts, daemon_info: Callable[[], DaemonInfo]) -> None:

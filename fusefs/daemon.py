@@ -3,6 +3,7 @@
 import errno
 import gc
 import logging
+import math
 import os
 import resource
 import signal
@@ -17,23 +18,27 @@ import trio
 
 from fusefs import __version__, backing, forgotten, requests, session, space, status, tombstones
 from fusefs.accounting import Accounts
+from fusefs.calls import Calls
 from fusefs.careful import on_behalf_of
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
 from fusefs.event_records import EventRecords
 from fusefs.event_schema import Kind as EventKind
 from fusefs.events import Events
+from fusefs.grips import Marks
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Lingering, Replaced
 from fusefs.inodes import Inodes
 from fusefs.journal import Journal
 from fusefs.layout import Layout
+from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
 from fusefs.operations import Operations
 from fusefs.reloading import reload
 from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
+from fusefs.turn import Refusal
 from fusefs.turns import Turns
 from fusefs.watch import Complaint, Watch
 from fusefs.workspace import Shared, Workspace
@@ -109,30 +114,37 @@ async def _serve(
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
     accounts = Accounts(configured, shared.table.ledger())
+    refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     surfaces = Surfaces(shared, operations, operators)
     info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
-        turns = Turns(settings.deployment, Layout(settings.state), journal, accounts, surfaces, events, nursery)
+        layout = Layout(settings.state)
+        turns = Turns(settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery)
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed)
         await _take_care(inherited, shared.table, turns, nursery)
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
+        calls = Calls(journal, events, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
+        lives = Lives(turns, calls, events, nursery)
         if inherited.resumed:
             operations.resume()
             nursery.start_soon(_resume_rest, turns, operations)
         turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
-        app = create_app(turns, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
+        lives.recover()
+        app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
         nursery.start_soon(_settle, turns, watch, nursery)
         if inherited.resumed:
             nursery.start_soon(_look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
+        nursery.start_soon(lives.watch_limits, refusals)
+        nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations, shared.table, watch)
         nursery.start_soon(_end_on_signal, kernel, waiter, ending, complaint.give_up)
@@ -150,6 +162,13 @@ async def _serve(
 async def _resume_rest(turns: Turns, operations: Operations) -> None:
     await turns.counted()
     operations.resume_rest()
+
+
+def _marks(settings: Settings, kernel: session.Session) -> Callable[[str, str], Marks]:
+    """What the programs of a call have in common, by its id and the key of its turn."""
+    folder = os.path.join(settings.mountpoint, "turns")
+    sees_only = partial(space.seen_turn, device=kernel.device_number)
+    return lambda call, key: Marks(call, os.path.join(folder, key), key, sees_only)
 
 
 def _tell_of_loss(events: Events, inherited: Inherited) -> None:

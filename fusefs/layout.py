@@ -5,12 +5,16 @@ STATE/journal.sqlite    which turns there are and were
 STATE/turns/KEY/        one for each live turn
     work/               its workspace, named and shaped as the turn sees it
     open/INODE          files that have lost their last name and are still open
-STATE/ended/KEY/        ended turns on their way out
+STATE/ended/KEY/        ended turns on their way out, and what emptied ones held
 """
 
 import fcntl
 import os
 from pathlib import Path
+
+from fusefs.disk import exchange  # the call itself: threads use it
+
+_AT_FDCWD = -100  # linux/fcntl.h
 
 
 class StateUnusable(Exception):
@@ -71,10 +75,25 @@ class Layout:
 
     def begin(self, key: str, uid: int, gid: int, *, outbox: bool) -> None:
         """Make a turn's backing directories. Raises OSError."""
-        folder = self.turns / key
+        self._make(self.turns / key, uid, gid, outbox)
+
+    def prepare(self, name: str, uid: int, gid: int, *, outbox: bool) -> Path:
+        """Make backing directories that are to take the place of a live turn's; unused, they are swept.
+
+        Raises OSError.
+        """
+        folder = self.ended / name
+        self._make(folder, uid, gid, outbox)
+        return folder
+
+    def exchange(self, prepared: Path, key: str) -> None:
+        """Put prepared backing directories in the place of a live turn's, which lie in theirs then. Raises OSError."""
+        exchange(_AT_FDCWD, os.fsencode(prepared), _AT_FDCWD, os.fsencode(self.turns / key))
+
+    def _make(self, folder: Path, uid: int, gid: int, outbox: bool) -> None:
         folder.mkdir(mode=0o700)
         work = folder / "work"
-        self.orphans(key)
+        (folder / "open").mkdir(mode=0o700)
         made = [work, work / "outbox"] if outbox else [work]
         for path in made:
             path.mkdir(mode=0o700)

@@ -5,12 +5,13 @@ older client reads a newer daemon. Times are UTC; null means that there is no su
 """
 
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from policy.limits import Limit, Resource
+from policy.values import Size
 
 LABEL_BYTES = 255
 LONGEST_DEADLINE_SECONDS = 366 * 24 * 3600
@@ -147,6 +148,15 @@ class Refused(Answer):
     detail: str
 
 
+class CallView(Answer):
+    """One live call of a turn."""
+
+    call: str
+    begun_at: AwareDatetime
+    pid: int | None = Field(description="the process that the caller named")
+    known_by: str | None = Field(description="how its other processes are known: namespace, cgroup or processes")
+
+
 class TurnView(Answer):
     """One turn as an operator sees it."""
 
@@ -165,6 +175,94 @@ class TurnView(Answer):
     usage: Usage | None = Field(description="null once the turn has ended")
     refused_count: int = Field(description="how often a limit refused something in this turn")
     refused: list[Refused] = Field(description="the latest of those refusals, oldest first")
+    calls: list[CallView] = Field(description="its live calls, in the order in which they began")
+
+
+class ChangeLimits(Request):
+    """Other limits for a live turn."""
+
+    turn_disk: Size = Field(description="what it may hold: bytes, or a size such as 128m")
+    force: bool = Field(default=False, description="also where the turn holds more than that")
+
+
+class LimitsChanged(TurnView):
+    """The turn, with the limits now in force."""
+
+    note: str | None = Field(description="what the turn holds, where that is more than it may")
+
+
+class BeginCall(Request):
+    """Begin a call; where a call of this id is live in the turn already, the answer is that call."""
+
+    call: Component | None = Field(default=None, description="the caller's own id; made where none is given")
+    pid: int | None = Field(default=None, gt=0, description="a process of the call, as the daemon's host numbers it")
+    agent: Label | None = Field(default=None, description="with user: begin the turn where its id is new")
+    user: Label | None = Field(default=None, description="whose turn it is to be")
+    org: Component = Field(default="default", description="the user's organisation")
+    deadline_seconds: float | None = Field(default=None, description="of a turn that is begun, as there")
+    uid: Owner | None = Field(default=None, description="of a turn that is begun, as there")
+    gid: Owner | None = Field(default=None, description="of a turn that is begun, as there")
+
+    @model_validator(mode="after")
+    def _turn_is_whole(self) -> Self:
+        if (self.agent is None) != (self.user is None):
+            raise PydanticCustomError("turn", "agent and user are given together or not at all")
+        return self
+
+
+class CallBegun(TurnBegun):
+    """All that a sandbox needs to run one program in the turn."""
+
+    call: str
+    uid: int = Field(description="owner of the workspace")
+    gid: int = Field(description="group of the workspace")
+    known_by: str | None = Field(description="how its processes are known: namespace, cgroup or processes")
+
+
+class EndCall(Request):
+    """End a call; how its program ended, where the caller knows."""
+
+    exit_status: int | None = Field(default=None, ge=0, le=255)
+    signal: int | None = Field(default=None, ge=1, le=64, description="the signal that killed it")
+    stop: bool = Field(default=False, description="kill what is left of its processes first")
+
+
+class HowEnded(StrEnum):
+    """What ended a call: its caller, the end of its process, a limit that stops calls, the end of its turn."""
+
+    TOLD = "told"
+    EXITED = "exited"
+    LIMIT = "limit"
+    TURN = "turn"
+
+
+class LimitHit(Answer):
+    """The first refusal by a limit since the call began."""
+
+    limit: Limit
+    resource: Resource
+    bound: int = Field(description="the limit itself, in bytes or inodes")
+    used: int = Field(description="what was held at that moment")
+    asked: int = Field(description="what was asked for on top")
+    at: AwareDatetime
+    message: str
+    count: int = Field(description="how many refusals there were since the call began")
+    stopped: bool = Field(description="whether it stopped the call, and the workspace was emptied")
+
+
+class CallEnded(Answer):
+    """A call that has ended, and what came of it."""
+
+    call: str
+    turn: str
+    begun_at: AwareDatetime
+    ended_at: AwareDatetime
+    how: HowEnded
+    exit_status: int | None
+    signal: int | None
+    attachments: list[dict[str, Any]] = Field(description="the files that are kept of its outbox")
+    notes: list[str] = Field(description="what people should know of it")
+    limit: LimitHit | None
 
 
 class DaemonInfo(Answer):

@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 FSTYPE = "fuse.fusefs"
@@ -13,13 +13,15 @@ class Mount(NamedTuple):
     """A mount (proc_pid_mountinfo(5)).
 
     `device` is "major:minor" as stat(2) tells it of files in it; `root` is the folder of the filesystem that is seen
-    at `mountpoint`.
+    at `mountpoint`. `parent` is the `id` of the mount that this one is mounted on.
     """
 
     device: str
     root: str
     mountpoint: str
     fstype: str
+    id: str
+    parent: str
 
     @property
     def is_fusefs(self) -> bool:
@@ -40,7 +42,13 @@ def mounts(pid: int | str = "self", longest: int | None = None) -> list[Mount]:
     return [_parse(os.fsdecode(line)) for line in text.split(b"\n")[:-1]]
 
 
-def topmost(mountpoint: str | Path) -> Mount | None:
+def uncovered(table: Sequence[Mount], among: Iterable[Mount]) -> list[Mount]:
+    """Those of `among` that nothing else in the table is mounted on as a whole, so that they can be reached."""
+    covered = {(mount.parent, mount.mountpoint) for mount in table}
+    return [mount for mount in among if (mount.id, mount.mountpoint) not in covered]
+
+
+def topmost(mountpoint: str | os.PathLike[str]) -> Mount | None:
     """What is mounted at a place, last of all; the path must be absolute and without symbolic links."""
     here = [mount for mount in mounts() if mount.mountpoint == os.fspath(mountpoint)]
     return here[-1] if here else None
@@ -50,7 +58,7 @@ def _parse(line: str) -> Mount:
     """Fields, then optional ones, then a lone `-` before the filesystem's type."""
     before, _, after = line.partition(" - ")
     fields = before.split(" ")
-    return Mount(fields[2], _unescape(fields[3]), _unescape(fields[4]), after.split(" ")[0])
+    return Mount(fields[2], _unescape(fields[3]), _unescape(fields[4]), after.split(" ")[0], *fields[:2])
 
 
 def _unescape(field: str) -> str:

@@ -13,6 +13,12 @@ def forget_entry(parent: int, name: bytes) -> None:
         return
 
 
+def forget_entries(parent: int, names: Iterable[bytes]) -> None:
+    """Drop names of one directory, and what is cached below them."""
+    for name in names:
+        forget_entry(parent, name)
+
+
 def forget_inodes(nodeids: Iterable[int]) -> None:
     """Drop the cached attributes and pages of inodes; those that the kernel does not know are fine."""
     for nodeid in nodeids:

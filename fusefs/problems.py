@@ -20,6 +20,8 @@ from fusefs.reloading import ReloadRefused
 from policy.refusals import (
     InvalidRequest,
     LimitReached,
+    NoSuchCall,
+    NoSuchProcess,
     NoSuchTurn,
     NotPermitted,
     Refusal,
@@ -39,6 +41,8 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     UnknownAgent: HTTPStatus.NOT_FOUND,
     TooManyTurns: HTTPStatus.CONFLICT,
     TurnConflict: HTTPStatus.CONFLICT,
+    NoSuchCall: HTTPStatus.NOT_FOUND,
+    NoSuchProcess: HTTPStatus.NOT_FOUND,
     TurnOver: HTTPStatus.GONE,
     LimitReached: HTTPStatus.INSUFFICIENT_STORAGE,
     JournalUnusable: HTTPStatus.SERVICE_UNAVAILABLE,

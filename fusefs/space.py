@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pyfuse3 import StatvfsData
 
 from fusefs.accounting import Account, Accounts, TurnAccount
-from fusefs.mounts import mounts
+from fusefs.mounts import mounts, uncovered
 from policy.limits import Limit
 
 UNIT = 1024
@@ -20,13 +20,16 @@ _LONGEST_TABLE = 1 << 16
 def seen_turn(pid: int, device: str) -> str | None:
     """The key of the one turn that a process sees of the mount `device` ("major:minor"), or None.
 
-    A sandbox has `turns/KEY/...` bound somewhere, and no more of the mount. Of a process with more than 64 KiB of
-    mounts it is not known: to read them all could take seconds, and everybody would wait.
+    A sandbox has `turns/KEY/...` bound somewhere, and no more of the mount, or something else mounted on the rest.
+    Of a process with more than 64 KiB of mounts it is not known: to read them all could take seconds, and everybody
+    would wait.
     """
     try:
-        roots = [mount.root.split("/") for mount in mounts(pid, _LONGEST_TABLE) if mount.device == device]
+        table = mounts(pid, _LONGEST_TABLE)
     except OSError:
         return None
+    ours = uncovered(table, (mount for mount in table if mount.device == device))
+    roots = [mount.root.split("/") for mount in ours]
     keys = {root[2] if root[1] == "turns" and len(root) > 2 else None for root in roots}
     return keys.pop() if len(keys) == 1 else None
 

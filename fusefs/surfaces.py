@@ -2,20 +2,21 @@
 
 import os
 import uuid
-from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import trio
 
 from fusefs import notifications
 from fusefs.accounting import TurnAccount
 from fusefs.journal import TurnRecord
+from fusefs.nodes import Realm
 from fusefs.operations import Operations
 from fusefs.tree import ROOT, FixedDirectory, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
 from fusefs.workspace import Orphans, Shared, Workspace
 
 _TURNS, _CONTEXT, _STATUS = 1, 2, 3
-_KEY, _KEY_CONTEXT = 0, 1
+_KEY, _KEY_CONTEXT, _KEY_WORK = 0, 1, 2
 _FORGETS_ARRIVE_S = 0.02  # what the kernel has dropped with the turn's folder, it tells within that time
 
 
@@ -26,6 +27,7 @@ class Surfaces:
         self._shared = shared
         self._inodes = shared.inodes
         self._operations = operations
+        self._folders: dict[str, TurnDirectory] = {}
         uid = os.geteuid()
         listing = Ownership(uid, os.getegid(), 0o711)
         private = Ownership(uid, os.getegid(), 0o700)
@@ -45,46 +47,95 @@ class Surfaces:
 
     def open(self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with ExitStack() as opened:
-            descriptors = []
-            for path in (work, orphans):
-                descriptors.append(os.open(path, flags))
-                opened.callback(os.close, descriptors[-1])
-            workspace = Workspace(record.id, descriptors[0], account, Orphans(descriptors[1]), self._shared)
-            opened.pop_all()
+        workspace = self._workspace(record, Backing.of(work, orphans), account)
         number = _number(record.key)
-        owner = Ownership(record.uid, record.gid, 0o700)
-        folder = TurnDirectory(turn_nodeid(number, _KEY), owner, self._turns, workspace, workspace.attribute)
+        realm = Realm()
+        folder = TurnDirectory(turn_nodeid(number, _KEY), Ownership(record.uid, record.gid, 0o700), self._turns, realm)
         context = FixedDirectory(
-            turn_nodeid(number, _KEY_CONTEXT), Ownership(record.uid, record.gid, 0o500), folder, workspace
+            turn_nodeid(number, _KEY_CONTEXT), Ownership(record.uid, record.gid, 0o500), folder, realm
         )
-        folder.put(b"work", workspace.root)
         folder.put(b"context", context)
+        folder.hold(workspace.root, workspace.attribute)
         for node in (folder, context):
             self._inodes.add(node)
+        self._folders[record.key] = folder
         self._turns.put(record.key.encode(), folder)
         return workspace
 
+    def _workspace(self, record: TurnRecord, backing: "Backing", account: TurnAccount) -> Workspace:
+        nodeid = turn_nodeid(_number(record.key), _KEY_WORK)
+        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared)
+
     def close(self, record: TurnRecord, workspace: Workspace) -> None:
         """Let a turn go: from now on every request for it is answered ESTALE."""
-        workspace.end()
-        self._operations.files.end(workspace)
-        self._operations.listings.end(workspace)
+        folder = self._folders.pop(record.key)
+        self._end(folder.realm)
+        self._end_workspace(workspace)
         self._turns.take(record.key.encode())
-        for place in (_KEY, _KEY_CONTEXT):  # their numbers never come again, the workspace's may
+        for place in (_KEY, _KEY_CONTEXT, _KEY_WORK):  # these numbers never come again
             self._inodes.discard(turn_nodeid(_number(record.key), place))
+
+    def replace(self, record: TurnRecord, workspace: Workspace, backing: "Backing") -> Workspace:
+        """Let another workspace take the place of a turn's; every request for what was in that one is answered ESTALE.
+
+        The root keeps its number, so that whoever is in it, or has it bound, goes on.
+        """
+        self._end_workspace(workspace)
+        fresh = self._workspace(record, backing, workspace.account)
+        self._folders[record.key].hold(fresh.root, fresh.attribute)
+        return fresh
+
+    def _end_workspace(self, workspace: Workspace) -> None:
+        workspace.end()
+        self._end(workspace)
+
+    def _end(self, realm: Realm) -> None:
+        realm.ended = True
+        self._operations.files.end(realm)
+        self._operations.listings.end(realm)
 
     async def tell_kernel(self, record: TurnRecord, workspace: Workspace) -> None:
         """Have the kernel drop what it has cached of a turn that was closed."""
         key = record.key.encode()
-        number = _number(record.key)
-        top = [turn_nodeid(number, _KEY), turn_nodeid(number, _KEY_CONTEXT), workspace.root.nodeid]
         await trio.to_thread.run_sync(notifications.forget_entry, self._turns.nodeid, key)
+        number = _number(record.key)
+        await self._forget([turn_nodeid(number, place) for place in (_KEY, _KEY_CONTEXT, _KEY_WORK)], workspace)
+
+    async def tell_kernel_emptied(self, workspace: Workspace) -> None:
+        """Have the kernel drop what it has cached of a workspace that was replaced."""
+        root = workspace.root.nodeid
+        names = await trio.to_thread.run_sync(workspace.names)
+        await trio.to_thread.run_sync(notifications.forget_entries, root, {*names, b"outbox"})
+        await self._forget([root], workspace)
+
+    async def _forget(self, top: list[int], workspace: Workspace) -> None:
         await trio.to_thread.run_sync(notifications.forget_inodes, top)
         await trio.sleep(_FORGETS_ARRIVE_S)
         still_known = [node.nodeid for node in self._inodes if node.realm is workspace]
         await trio.to_thread.run_sync(notifications.forget_inodes, still_known)
+
+
+class Backing(NamedTuple):
+    """Descriptors of a workspace's backing directory, and of the folder for its files without a name."""
+
+    work: int
+    orphans: int
+
+    @classmethod
+    def of(cls, work: Path, orphans: Path) -> Self:
+        """Those of two folders. Raises OSError."""
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        first = os.open(work, flags)
+        try:
+            return cls(first, os.open(orphans, flags))
+        except OSError:
+            os.close(first)
+            raise
+
+    def close(self) -> None:
+        """Give them back: no workspace has come to use them."""
+        os.close(self.work)
+        os.close(self.orphans)
 
 
 def _number(key: str) -> uuid.UUID:

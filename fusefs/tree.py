@@ -141,15 +141,13 @@ class FixedListing(Listing):
 class TurnDirectory(FixedDirectory):
     """The folder of one turn, which answers the `user.fusefs.` attributes of its workspace."""
 
-    def __init__(
-        self,
-        nodeid: int,
-        owner: Ownership,
-        parent: FixedDirectory,
-        realm: Realm,
-        attribute: Callable[[bytes], bytes],
-    ) -> None:
+    def __init__(self, nodeid: int, owner: Ownership, parent: FixedDirectory, realm: Realm) -> None:
         super().__init__(nodeid, owner, parent, realm)
+        self._attribute: Callable[[bytes], bytes] = super().get_xattr
+
+    def hold(self, work: Node, attribute: Callable[[bytes], bytes]) -> None:
+        """Let a workspace be the turn's: its root, and what answers for its attributes."""
+        self.put(b"work", work)
         self._attribute = attribute
 
     def get_xattr(self, name: bytes) -> bytes:

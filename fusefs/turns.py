@@ -1,52 +1,36 @@
 """Turns: begun, found, ended. A turn owns a workspace, its account and its places in the mount."""
 
 import logging
-import os
 import shutil
 import time
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from fusefs.accounting import Account, Accounts, Totals, TurnAccount
-from fusefs.careful import alone, on_behalf_of
-from fusefs.counting import Count
+from fusefs.accounting import Accounts, Totals
+from fusefs.careful import alone
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.inodes import UNCOUNTED
 from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.messages import BeginTurn
-from fusefs.recovery import measure_tree, take_stock
+from fusefs.recovery import take_stock
 from fusefs.refused_events import RefusedEvents
-from fusefs.surfaces import Surfaces
+from fusefs.removal import Removal
+from fusefs.surfaces import Backing, Surfaces
+from fusefs.turn import Refusal, Turn, new_record
 from fusefs.workspace import Stocktaking, Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
-from policy.refusals import NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
+from policy.limits import Bounds, Limit, check_turn_disk
+from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
 
 log = logging.getLogger(__name__)
-
-RETRY_S = 10.0
-"""Between two tries to remove an ended turn's tree."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A live turn."""
-
-    record: TurnRecord
-    workspace: Workspace
-    stocktaking: Stocktaking
-    has_outbox: bool
-
-    @property
-    def account(self) -> TurnAccount:
-        """What it holds, and may hold."""
-        return self.workspace.account
 
 
 class Turns:
@@ -60,6 +44,7 @@ class Turns:
         accounts: Accounts,
         surfaces: Surfaces,
         events: Events,
+        tell_refusal: Callable[[Refusal], None],
         nursery: trio.Nursery,
     ) -> None:
         self._deployment = deployment
@@ -67,8 +52,10 @@ class Turns:
         self._journal = journal
         self._accounts = accounts
         self._surfaces = surfaces
+        self._removal = Removal(accounts, nursery)
         self._events = events
         self._refused = RefusedEvents(events)
+        self._tell_refusal = tell_refusal
         nursery.start_soon(self._refused.keep)
         self._nursery = nursery
         self._live: dict[str, Turn] = {}
@@ -105,6 +92,16 @@ class Turns:
             raise TurnOver(turn)
         raise NoSuchTurn(turn)
 
+    async def id_of(self, key: str) -> str:
+        """The caller's id of the turn of this key, live or ended. Raises NoSuchTurn."""
+        live = self._live.get(key)
+        if live is not None:
+            return live.record.id
+        record = await trio.to_thread.run_sync(self._journal.by_key, key)
+        if record is None:
+            raise NoSuchTurn(key)
+        return record.id
+
     def _live_turn(self, turn: str) -> Turn | None:
         by_key = self._live.get(turn)
         if by_key is not None:
@@ -124,7 +121,7 @@ class Turns:
                     raise TurnConflict(live.record.id)
                 return live
             self._check_tenancy(request.org)
-            record = _record(request, agent, peer_uid, peer_gid)
+            record = new_record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
             try:
                 turn = self._take_up(record, lookups=0)
@@ -153,54 +150,118 @@ class Turns:
     def _unmake(self, record: TurnRecord) -> None:
         """The turn was made, but cannot be taken up. What cannot be undone now is swept at the next start."""
         shutil.rmtree(self._layout.end(record.key))
-        self._journal.end(record.key, time.time())
+        self._journal.end(record.key, time.time(), EndReason.LOST.value)
 
-    async def end(self, turn: str) -> TurnRecord:
+    async def end(self, turn: str, reason: EndReason) -> TurnRecord:
         """End a turn: its workspace is gone at once for everyone, its bytes are freed in the background.
 
-        Where an operation of the turn waits for a disk, its end waits for that. Raises NoSuchTurn, TurnOver.
+        `reason` is for the journal and the event. Where an operation of the turn waits for a disk, its end waits for
+        that. Raises NoSuchTurn, TurnOver.
         """
         found = await self.find(turn)
         workspace = found.workspace
         await found.stocktaking.finished()
         async with alone(workspace) as run, self._changing:
             ending = await self._find_or_explain(turn)
-            record = replace(ending.record, ended_at=time.time())
+            record = replace(ending.record, ended_at=time.time(), how=reason.value)
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
             await run(partial(self._surfaces.close, record, workspace))
             held = self._accounts.close_turn(ending.account)
             self._refused.settle(record.key)
-            self._events.tell(Kind.ENDED, **record.names, reason=EndReason.ASKED)
+            self._events.tell(Kind.ENDED, **record.names, reason=reason)
             recorded = await trio.to_thread.run_sync(self._record_end, record)
         await self._surfaces.tell_kernel(record, ending.workspace)
         self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
         return record
 
+    async def empty(self, turn: str) -> Turn:
+        """Empty a turn's workspace: what was in it is gone at once for everyone, its bytes are freed in the background.
+
+        Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new directories.
+        """
+        found = await self.find(turn)
+        await found.stocktaking.finished()
+        async with alone(found.workspace) as run, self._changing:
+            live = await self._find_or_explain(turn)
+            tree, backing = await trio.to_thread.run_sync(self._exchange, live)
+            workspace = await run(partial(self._surfaces.replace, live.record, live.workspace, backing))
+            held = live.account.start_anew(live.when_empty)
+            self._accounts.put_down(live.record.agent, tree.name, held)
+            self._live[live.record.key] = fresh = replace(live, workspace=workspace)
+            names = live.record.names
+            self._events.tell(Kind.EMPTIED, **names, freed_bytes=held.bytes, freed_inodes=held.inodes)
+            await trio.to_thread.run_sync(self._record_emptied, live.record)
+        await self._surfaces.tell_kernel_emptied(live.workspace)
+        self._nursery.start_soon(self._removal.free, live.workspace, tree, held)
+        return fresh
+
+    def _record_emptied(self, record: TurnRecord) -> None:
+        try:
+            self._journal.emptied(record.key)
+        except JournalUnusable as error:
+            log.error("turn %s was emptied, which the journal could not take: %s", record.id, error)
+
+    def _exchange(self, live: Turn) -> tuple[Path, Backing]:
+        """Put empty backing directories in the place of a turn's; answers where its own lie now.
+
+        Until the workspace is replaced, its files are reached where they lie then.
+        """
+        record = live.record
+        name = keys.key_for(record.agent, uuid.uuid4())
+        prepared = self._layout.prepare(name, record.uid, record.gid, outbox=live.has_outbox)
+        try:
+            backing = Backing.of(prepared / "work", prepared / "open")
+            try:
+                self._layout.exchange(prepared, record.key)
+            except OSError:
+                backing.close()
+                raise
+        except OSError:
+            shutil.rmtree(prepared)
+            raise
+        return prepared, backing
+
+    async def change_turn_disk(self, turn: str, turn_disk: int, *, force: bool) -> tuple[Turn, LimitUnderUse | None]:
+        """Give a live turn another limit (bytes), at once in force; answers with what is wrong with it, by force.
+
+        Raises NoSuchTurn, TurnOver, LimitAboveUser; LimitUnderUse where it is not forced.
+        """
+        async with self._changing:
+            live = await self._find_or_explain(turn)
+            live.workspace.unsettled.look_again()
+            account, record = live.account, live.record
+            used = Bounds(account.used_bytes, account.used_inodes)
+            wrong = check_turn_disk(turn_disk, account.user.bounds, used)
+            if wrong is not None and not force:
+                raise wrong
+            limits = self._agent(record.agent).limits
+            account.change(limits.with_turn_disk(turn_disk))  # nothing may grow between the check and this
+            try:
+                await trio.to_thread.run_sync(self._journal.set_turn_disk, record.key, turn_disk)
+            except JournalUnusable:
+                account.change(limits.with_turn_disk(record.turn_disk))
+                raise
+            bounds = {account.limit: account.bound_bytes for account in account.chain}
+            self._events.tell(Kind.LIMITS_CHANGED, **record.names, limits={**bounds, Limit.FILE: account.file_bytes})
+            changed = self._live[record.key] = replace(live, record=replace(record, turn_disk=turn_disk))
+            return changed, wrong
+
     def _record_end(self, record: TurnRecord) -> bool:
         """Whether the journal took it; on a full disk it may not, until the turn's own bytes are freed."""
         assert record.ended_at is not None
         try:
-            self._journal.end(record.key, record.ended_at)
+            self._journal.end(record.key, record.ended_at, record.how)
         except JournalUnusable as error:
             log.error("turn %s has ended, which the journal could not take: %s", record.id, error)
             return False
         return True
 
     async def _free(self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, recorded: bool) -> None:
-        while not await on_behalf_of(workspace, partial(workspace.bury_known, at_most=1000)):
-            await trio.lowlevel.checkpoint()
-        await self._remove(tree, workspace.account.scratch, held)
+        await self._removal.free(workspace, tree, held)
         if not recorded:
             await trio.to_thread.run_sync(self._record_end, record)
-        await on_behalf_of(workspace, workspace.close)
-
-    async def _remove(self, tree: Path, scratch: Account, held: Totals) -> None:
-        """Remove an ended turn's tree, in a process of its own so that nobody waits; then scratch has its room."""
-        while not await _removed(tree):  # noqa: ASYNC110 - nobody tells when the disk or the host has room again
-            await trio.sleep(RETRY_S)
-        self._accounts.freed(tree.name, scratch, held)
 
     def recover(self, *, resumed: bool) -> None:
         """Take up the live turns again, with totals from their trees, and remove what ended ones left.
@@ -215,19 +276,19 @@ class Turns:
                 self._nursery.start_soon(take_stock, turn.stocktaking)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
-                self._journal.end(record.key, time.time())
+                self._journal.end(record.key, time.time(), EndReason.LOST.value)
                 self._events.tell(Kind.ENDED, **record.names, reason=EndReason.LOST)
         for key in trees:
             self._layout.end(key)
         for tree in self._layout.leftovers():
-            self._sweep(tree)
+            agent = self._agent(keys.agent_of(tree.name))
+            self._removal.sweep(tree, agent.id, agent.limits)
 
     def _take_up(self, record: TurnRecord, *, lookups: int) -> Turn:
         agent = self._agent(record.agent)
         put_down = self._accounts.left(record.agent, record.key) is not None
-        account = self._accounts.open_turn(
-            record.key, record.agent, record.user, agent.limits, self._refused.of(record)
-        )
+        limits = agent.limits.with_turn_disk(record.turn_disk)
+        account = self._accounts.open_turn(record.key, record.agent, record.user, limits, self._hears_refusals(record))
         try:
             work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
             workspace = self._surfaces.open(record, work, orphans, account)
@@ -241,13 +302,24 @@ class Turns:
             workspace.close()
             self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
             raise
-        turn = self._live[record.key] = Turn(record, workspace, stocktaking, agent.has_outbox)
+        turn = Turn(record, workspace, stocktaking, agent.has_outbox, agent.sandbox.on_limit)
+        self._live[record.key] = turn
         return turn
 
     async def counted(self) -> None:
         """Return when all totals are known: nothing that an earlier daemon has left is still to be counted."""
         while counts := self._accounts.counts():
             await counts[0].done.wait()
+
+    def _hears_refusals(self, record: TurnRecord) -> Callable[[LimitReached], None]:
+        """What a turn's account calls with each refusal."""
+        tell_event, tell = self._refused.of(record), self._tell_refusal
+
+        def refused(refusal: LimitReached) -> None:
+            tell_event(refusal)
+            tell(Refusal(record.key, refusal))
+
+        return refused
 
     def sweep_orphans(self) -> None:
         """Remove files without a name that nobody has open any more."""
@@ -260,53 +332,3 @@ class Turns:
         except UnknownAgent:
             log.warning("the configuration has no agent %s any more: its live turns get the default limits", agent)
             return Agent(id=agent)
-
-    def _sweep(self, tree: Path) -> None:
-        """Remove what an earlier daemon has left of an ended turn; scratch is charged with it until then."""
-        agent = self._agent(keys.agent_of(tree.name))
-        scratch = self._accounts.scratch_of(agent.id, agent.limits)
-        held = self._accounts.left(agent.id, tree.name)
-        if held is None:
-            self._nursery.start_soon(self._count_and_remove, tree, scratch, Count(scratch, scratch.expect))
-        else:
-            scratch.settle(held.bytes, held.inodes)
-            self._nursery.start_soon(self._remove, tree, scratch, held)
-
-    async def _count_and_remove(self, tree: Path, scratch: Account, count: Count) -> None:
-        held = await trio.to_thread.run_sync(measure_tree, tree)
-        scratch.settle(held.bytes, held.inodes)
-        count.finish()
-        await self._remove(tree, scratch, held)
-
-
-async def _removed(tree: Path) -> bool:
-    """Whether a tree could be removed; the log tells why not."""
-    commands: list[list[str | Path]] = [["rm", "-rf", "--one-file-system", "--", tree]]
-    if os.geteuid() != 0:  # a turn may have taken the owner's right to its folders, which stops nobody but him
-        commands.insert(0, ["chmod", "-R", "u+rwX", "--", tree])
-    done = None
-    try:
-        for command in commands:
-            done = await trio.run_process(command, check=False, capture_stderr=True)
-    except OSError as error:  # no descriptors or processes left for now
-        log.error("cannot remove %s for now: %s", tree, error)
-        return False
-    if done is not None and done.returncode:
-        log.error("cannot remove %s for now: %s", tree, done.stderr.decode(errors="replace").strip())
-        return False
-    return True
-
-
-def _record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:
-    now = time.time()
-    return TurnRecord(
-        id=request.turn or str(uuid.uuid4()),
-        key=keys.key_for(agent.id, uuid.uuid4()),
-        agent=agent.id,
-        user=request.user,
-        org=request.org,
-        uid=peer_uid if request.uid is None else request.uid,
-        gid=peer_gid if request.gid is None else request.gid,
-        begun_at=now,
-        deadline_at=now + (request.deadline_seconds or agent.deadline_seconds),
-    )

@@ -9,10 +9,17 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from fusefs import accounting
-from fusefs.journal import TurnRecord
+from fusefs.grips import CALL_VARIABLE
+from fusefs.journal import CallRecord, TurnRecord
 from fusefs.messages import (
     Account,
     AccountKind,
+    CallBegun,
+    CallEnded,
+    CallView,
+    HowEnded,
+    LimitHit,
+    LimitsChanged,
     Refused,
     TurnBegun,
     TurnState,
@@ -21,6 +28,7 @@ from fusefs.messages import (
     UsageBy,
 )
 from policy.limits import Limit
+from policy.refusals import LimitUnderUse
 
 
 class LiveTurn(Protocol):
@@ -63,8 +71,8 @@ def turn_begun(turn: LiveTurn, mountpoint: str) -> TurnBegun:
     return TurnBegun(turn=turn.record.id, key=key, workspace=workspace, outbox=outbox, context=context, env=env)
 
 
-def turn_view(turn: LiveTurn, mountpoint: str) -> TurnView:
-    """A live turn with its usage and what was refused to it."""
+def turn_view(turn: LiveTurn, mountpoint: str, calls: Iterable[CallRecord]) -> TurnView:
+    """A live turn with its usage, what was refused to it, and its live calls."""
     return TurnView(
         **_who(turn.record),
         state=TurnState.LIVE,
@@ -72,12 +80,61 @@ def turn_view(turn: LiveTurn, mountpoint: str) -> TurnView:
         usage=usage(turn.account),
         refused_count=turn.account.refused_count,
         refused=[_refused(event) for event in turn.account.refused],
+        calls=[_call_view(call) for call in calls],
     )
 
 
 def ended_view(record: TurnRecord) -> TurnView:
     """A turn that has ended: who and when, and nothing else."""
-    return TurnView(**_who(record), state=TurnState.ENDED, workspace=None, usage=None, refused_count=0, refused=[])
+    gone: dict[str, Any] = {"workspace": None, "usage": None, "refused_count": 0, "refused": [], "calls": []}
+    return TurnView(**_who(record), state=TurnState.ENDED, **gone)
+
+
+def limits_changed(view: TurnView, wrong: LimitUnderUse | None) -> LimitsChanged:
+    """A turn that has other limits now, and what is wrong with them."""
+    return LimitsChanged(**dict(view), note=None if wrong is None else str(wrong))
+
+
+def call_begun(call: CallRecord, turn: LiveTurn, mountpoint: str) -> CallBegun:
+    """The paths and the environment of a live call."""
+    fields = dict(turn_begun(turn, mountpoint))
+    fields["env"] |= {CALL_VARIABLE: call.id}
+    return CallBegun(**fields, call=call.id, uid=turn.record.uid, gid=turn.record.gid, known_by=call.known_by)
+
+
+def call_ended(call: CallRecord, turn: str) -> CallEnded:
+    """A call that has ended, of the turn of that id."""
+    assert call.ended_at is not None
+    limit = None if call.refused is None else LimitHit.model_validate_json(call.refused)
+    return CallEnded(
+        call=call.id,
+        turn=turn,
+        begun_at=_time(call.begun_at),
+        ended_at=_time(call.ended_at),
+        how=HowEnded(call.how or HowEnded.TURN),
+        exit_status=call.exit_status,
+        signal=call.signal,
+        attachments=[],
+        notes=[] if limit is None else [_note(limit)],
+        limit=limit,
+    )
+
+
+def _note(hit: LimitHit) -> str:
+    if hit.stopped:
+        return f"stopped, and the workspace emptied: {hit.message}"
+    times = "once" if hit.count == 1 else f"{hit.count} times"
+    return f"refused {times}, first: {hit.message}"
+
+
+def limit_hit(event: accounting.Refused, count: int, *, stopped: bool) -> LimitHit:
+    """What is kept with a call of the first refusal since it began."""
+    told = _refused(event)
+    return LimitHit(**told.model_dump(exclude={"detail"}), message=told.detail, count=count, stopped=stopped)
+
+
+def _call_view(call: CallRecord) -> CallView:
+    return CallView(call=call.id, begun_at=_time(call.begun_at), pid=call.pid, known_by=call.known_by)
 
 
 def accounts(turns: Sequence[LiveTurn], every: Iterable[accounting.Account], by: UsageBy | None) -> list[Account]:

@@ -1,9 +1,9 @@
 """Scratch, user, turn and file limits: what an account may hold, and what a change may take of it at most."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from policy.refusals import Limit, Resource
+from policy.refusals import Limit, LimitAboveUser, LimitUnderUse, Resource
 
 __all__ = [
     "BLOCK_BYTES",
@@ -12,6 +12,7 @@ __all__ = [
     "Bounds",
     "Limit",
     "Resource",
+    "check_turn_disk",
     "index_bytes",
     "worst_case",
 ]
@@ -41,6 +42,25 @@ class AgentLimits:
     def from_sizes(cls, *, scratch: int, user_disk: int, turn_disk: int) -> Self:
         """The limits that three sizes in bytes stand for (CONTRACT, Limits)."""
         return cls(scratch=_bounds(scratch), user=_bounds(user_disk), turn=_bounds(turn_disk), file_bytes=turn_disk)
+
+    def with_turn_disk(self, turn_disk: int | None) -> "AgentLimits":
+        """The limits of a turn for which another size (bytes) was set; the agent's own where none was."""
+        return self if turn_disk is None else replace(self, turn=_bounds(turn_disk), file_bytes=turn_disk)
+
+
+def check_turn_disk(turn_disk: int, user: Bounds, used: Bounds) -> LimitUnderUse | None:
+    """Let a live turn that holds `used` have another limit (bytes).
+
+    Raises LimitAboveUser where it is more than the user's; answers what is wrong, but can be wanted, where it is less
+    than what the turn holds.
+    """
+    if turn_disk > user.bytes:
+        raise LimitAboveUser(turn_disk, user.bytes)
+    bound = _bounds(turn_disk)
+    if used.bytes <= bound.bytes and used.inodes <= bound.inodes:
+        return None
+    least = max(used.bytes, used.inodes * NAME_BYTES)
+    return LimitUnderUse(turn_disk, used.bytes, used.inodes, least)
 
 
 def _bounds(size: int) -> Bounds:

@@ -6,7 +6,7 @@ only the control interface into a message for people (its `str`).
 
 from dataclasses import dataclass
 from enum import StrEnum
-from errno import EDQUOT, EEXIST, EFBIG, EINVAL, ENAMETOOLONG, ENOENT, ENOSPC, EPERM, EROFS, ESTALE, EXDEV
+from errno import EDQUOT, EEXIST, EFBIG, EINVAL, ENAMETOOLONG, ENOENT, ENOSPC, EPERM, EROFS, ESRCH, ESTALE, EXDEV
 
 from policy import sizes
 
@@ -193,6 +193,66 @@ class InvalidRequest(Refusal):
     errno = EINVAL
     message = "{reason}"
     reason: str
+
+
+# A request about calls, or to change a limit.
+
+
+@dataclass(eq=False)
+class NoSuchCall(Refusal):
+    """`call` is not the id of a call that was ever begun."""
+
+    errno = ENOENT
+    message = "no call {call}"
+    call: str
+
+
+@dataclass(eq=False)
+class CallConflict(Refusal):
+    """A begin for `call`, which is live and is not the one that is meant: `reason` says why."""
+
+    errno = EEXIST
+    message = "call {call} is live {reason}"
+    call: str
+    reason: str
+
+
+@dataclass(eq=False)
+class NoSuchProcess(Refusal):
+    """`pid` is not a process of this host."""
+
+    errno = ESRCH
+    message = "no process {pid} on the daemon's host"
+    pid: int
+
+
+@dataclass(eq=False)
+class LimitAboveUser(Refusal):
+    """A turn's limit of `asked` bytes, which is more than its user may hold."""
+
+    errno = EINVAL
+    asked: int
+    bound: int
+
+    def __str__(self) -> str:
+        return f"{sizes.render(self.asked)} is more than user_disk, {sizes.render(self.bound)}"
+
+
+@dataclass(eq=False)
+class LimitUnderUse(Refusal):
+    """A turn's limit of `asked` bytes, which is less than the turn holds; `least` would not be."""
+
+    errno = EDQUOT
+    asked: int
+    used_bytes: int
+    used_inodes: int
+    least: int
+
+    def __str__(self) -> str:
+        used = f"{sizes.render(self.used_bytes)} and {self.used_inodes} inodes"
+        return (
+            f"{sizes.render(self.asked)} is less than the turn uses, {used}: at least {self.least} bytes, or by force"
+        )
 
 
 # A configuration that is not valid.

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from fusefs.accounting import Accounts, TurnAccount
 from fusefs.events import Events
-from fusefs.journal import TurnRecord
-from fusefs.messages import BeginTurn, DaemonInfo
-from policy.limits import AgentLimits
-from policy.refusals import NoSuchTurn
+from fusefs.journal import CallRecord, TurnRecord
+from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall
+from policy.limits import AgentLimits, Bounds, check_turn_disk
+from policy.refusals import LimitUnderUse, NoSuchCall, NoSuchTurn
 from tests.event_stand_ins import FakeRecords
 
 KIB = 1024
@@ -43,6 +43,7 @@ class FakeTurns:
         self.events = Events(FakeRecords())
         self.error: Exception | None = None
         self.peers: list[tuple[int, int]] = []
+        self.calls: dict[str, CallRecord] = {}
         self._live: dict[str, FakeTurn] = {}
 
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> FakeTurn:
@@ -83,6 +84,43 @@ class FakeTurns:
 
     async def counted(self) -> None:
         """They always are."""
+
+    async def empty(self, turn: str) -> FakeTurn:
+        """Nothing is in it."""
+        return self.known(turn)
+
+    async def change_turn_disk(
+        self, turn: str, turn_disk: int, *, force: bool
+    ) -> tuple[FakeTurn, LimitUnderUse | None]:
+        """Change the limit of one."""
+        changed = self.known(turn)
+        used = Bounds(changed.account.used_bytes, changed.account.used_inodes)
+        wrong = check_turn_disk(turn_disk, changed.account.user.bounds, used)
+        if wrong is not None and not force:
+            raise wrong
+        changed.account.change(LIMITS.with_turn_disk(turn_disk))
+        return changed, wrong
+
+    def calls_of(self, key: str) -> Sequence[CallRecord]:
+        """The live calls of one."""
+        return [call for call in self.calls.values() if call.turn == key and call.ended_at is None]
+
+    async def begin_call(
+        self, turn: str, to_begin: BeginTurn | None, request: BeginCall, peer_uid: int, peer_gid: int
+    ) -> tuple[FakeTurn, CallRecord]:
+        """Begin a call; its turn, too, where that is told of."""
+        found = self.known(turn) if to_begin is None else await self.begin(to_begin, peer_uid, peer_gid)
+        call = CallRecord(request.call or "c", found.record.key, 1_700_000_001.0, pid=request.pid)
+        self.calls[call.id] = call
+        return found, call
+
+    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:
+        """End one."""
+        if call not in self.calls:
+            raise NoSuchCall(call)
+        ended = replace(self.calls[call], ended_at=1_700_000_002.0, how="told", exit_status=request.exit_status)
+        self.calls[call] = ended
+        return next(t.record.id for t in self._live.values() if t.record.key == ended.turn), ended
 
     async def end(self, turn: str) -> TurnRecord:
         """End one."""

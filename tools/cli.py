@@ -1,11 +1,12 @@
 """The command `fusefs`: the group, and which commands it has."""
 
+import sys
 from pathlib import Path
 
 import click
 
 from fusefs import __version__
-from tools import cli_events, cli_host, cli_turns
+from tools import cli_calls, cli_events, cli_host, cli_turns
 from tools.cli_output import General, json_option, socket_option
 
 
@@ -32,12 +33,45 @@ def turn() -> None:
     """Begin, look at and end turns. A turn is named by the caller's own id or by its key."""
 
 
-for _command in (cli_turns.begin, cli_turns.list_turns, cli_turns.show, cli_turns.end):
+@main.group("call")
+def call() -> None:
+    """Begin and end calls, for platforms that confine programs by themselves. `fusefs run` is a whole call."""
+
+
+for _command in (
+    cli_turns.begin,
+    cli_turns.list_turns,
+    cli_turns.show,
+    cli_calls.empty,
+    cli_calls.limit,
+    cli_turns.end,
+):
     turn.add_command(_command)
+for _command in (cli_calls.begin, cli_calls.end):
+    call.add_command(_command)
 for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
     main.add_command(_command)
 for _command in (cli_events.events,):
     main.add_command(_command)
+
+
+class _Verbatim(click.Command):
+    """A command that is given its words as they are: click would take the lone `--` away."""
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        """Keep the words."""
+        context.params["words"] = words
+        return []
+
+
+@main.command("run", cls=_Verbatim)
+@click.pass_obj
+def run(general: General, words: list[str]) -> None:
+    """Run one program in a turn, confined: a whole call."""
+    from tools import cli_run  # tools.entry comes to it without click
+
+    sys.exit(cli_run.main(words, None if general.socket is None else str(general.socket)))
+
 
 if __name__ == "__main__":
     main()

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 
 import click
-from pydantic import ValidationError
 
 from fusefs.messages import Account, BeginTurn, TurnView, Usage, UsageBy
+from tools.cli_calls import asked
 from tools.cli_output import Output, command, print_json, size, table
-from tools.exits import Exit, Failure
 
 
 @command("begin")
@@ -23,11 +22,7 @@ def begin(output: Output, **fields: object) -> None:
 
     Beginning a turn that is live answers with the same turn.
     """
-    try:
-        request = BeginTurn.model_validate({key: value for key, value in fields.items() if value is not None})
-    except ValidationError as error:
-        found = (".".join(map(str, e["loc"])).replace("_", "-") + f": {e['msg']}" for e in error.errors())
-        raise Failure("; ".join(one.removeprefix(": ") for one in found), Exit.USAGE) from error
+    request = asked(BeginTurn, fields)
     with output.client() as client:
         print_json(client.begin(request))
 
@@ -87,6 +82,9 @@ def _described(turn: TurnView) -> Iterable[str]:
     yield f"deadline   {turn.deadline_at:%Y-%m-%dT%H:%M:%SZ}"
     if turn.usage is not None:
         yield from _usage_lines(turn.usage)
+    for call in turn.calls:
+        known = "" if call.known_by is None else f", process {call.pid}, known by {call.known_by}"
+        yield f"call       {call.call}, since {call.begun_at:%H:%M:%S}{known}"
     yield f"refused    {turn.refused_count}"
     for refusal in turn.refused:
         yield f"  {refusal.at:%H:%M:%S}  {refusal.detail}"

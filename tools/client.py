@@ -1,28 +1,40 @@
 """The Python client of the control interface: Client for ordinary programs, TrioClient for trio programs.
 
-    with Client() as fusefs:
-        turn = fusefs.begin(BeginTurn(agent="field-guide", user="ada"))
+    with Client() as client, client.turn(agent="field-guide", user="ada") as turn:
+        result = turn.run(["python3", "-c", "print(6 * 7)"], capture=True)
+        print(result.status, result.stdout, result.notes)
 
-What is sent and how an answer is read is said once, as calls; the two clients only carry them.
+`turn` begins a turn and ends it, `run` is a whole call, confined as by `fusefs run`. The methods below them are the
+control interface's own, one for each request.
 """
 
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
-from urllib.parse import quote
+from typing import Self, TypeVar, Unpack
 
 import httpx
-import trio
-from pydantic import TypeAdapter, ValidationError
 
 from fusefs.event_schema import Event
-from fusefs.messages import Account, BeginTurn, DaemonInfo, TurnBegun, TurnView, UsageBy
+from fusefs.messages import (
+    Account,
+    BeginCall,
+    BeginTurn,
+    CallBegun,
+    CallEnded,
+    ChangeLimits,
+    DaemonInfo,
+    EndCall,
+    LimitsChanged,
+    TurnBegun,
+    TurnView,
+    UsageBy,
+)
+from tools import questions
 from tools.event_stream import RECONNECT_SECONDS, Cursor
+from tools.questions import Question
 from tools.reaching import (
     BROKEN,
     ControlError,
@@ -33,87 +45,23 @@ from tools.reaching import (
     explained,
     refused,
 )
+from tools.trio_client import TrioClient
+from tools.turn_work import Result, RunOptions, Turn, TurnFields, over_already
 
 __all__ = [
     "Client",
     "ControlError",
     "DaemonUnreachable",
     "Refused",
+    "Result",
+    "RunOptions",
     "SocketForbidden",
     "TrioClient",
+    "Turn",
     "default_socket",
 ]
 
 T = TypeVar("T")
-
-ASK_SECONDS = 10.0  # what only asks is answered from memory
-CHANGE_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
-BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One request and the type of its answer."""
-
-    method: str
-    path: str
-    answer: TypeAdapter[T]
-    body: dict[str, Any] | None = None
-    query: dict[str, str] | None = None
-
-    @property
-    def may_be_sent_again(self) -> bool:
-        """Whether nothing is done twice where a worker ended before it answered."""
-        return self.method == "GET"
-
-    @property
-    def patience(self) -> float:
-        """For how many seconds an answer is waited for."""
-        return ASK_SECONDS if self.method == "GET" else CHANGE_SECONDS
-
-    def read(self, response: httpx.Response) -> T:
-        """The answer in a response. Raises Refused where it is a problem, ControlError where it is neither."""
-        if response.is_success:
-            try:
-                return self.answer.validate_json(response.content)
-            except ValidationError as error:
-                raise ControlError(f"the daemon's answer is not understood: {error}") from error
-        raise refused(response)
-
-
-def _begin(request: BeginTurn) -> Call[TurnBegun]:
-    body = request.model_dump(mode="json", exclude_none=True)
-    return Call("POST", "/v1/turns", TypeAdapter(TurnBegun), body=body)
-
-
-def _turns() -> Call[list[TurnView]]:
-    return Call("GET", "/v1/turns", TypeAdapter(list[TurnView]))
-
-
-def _turn_path(turn: str) -> str:
-    """The address of a turn. A dot is escaped too: `.` and `..` alone would mean other addresses."""
-    return "/v1/turns/" + quote(turn, safe="", errors="surrogateescape").replace(".", "%2E")
-
-
-def _show(turn: str) -> Call[TurnView]:
-    return Call("GET", _turn_path(turn), TypeAdapter(TurnView))
-
-
-def _end(turn: str) -> Call[TurnView]:
-    return Call("DELETE", _turn_path(turn), TypeAdapter(TurnView))
-
-
-def _usage(by: UsageBy | None) -> Call[list[Account]]:
-    query = {} if by is None else {"by": by.value}
-    return Call("GET", "/v1/usage", TypeAdapter(list[Account]), query=query)
-
-
-def _daemon() -> Call[DaemonInfo]:
-    return Call("GET", "/v1/daemon", TypeAdapter(DaemonInfo))
-
-
-def _reload() -> Call[DaemonInfo]:
-    return Call("POST", "/v1/reload", TypeAdapter(DaemonInfo))
 
 
 class Client:
@@ -130,35 +78,61 @@ class Client:
         self.socket = socket or default_socket()
         self._timeout = timeout
         transport = httpx.HTTPTransport(uds=os.fspath(self.socket))
-        self._http = httpx.Client(transport=transport, base_url=BASE_URL)
+        self._http = httpx.Client(transport=transport, base_url=questions.BASE_URL)
 
     def begin(self, request: BeginTurn) -> TurnBegun:
         """Begin a turn, or get the live one of the same id."""
-        return self._send(_begin(request))
+        return self._send(questions.begin(request))
+
+    @contextmanager
+    def turn(self, **fields: Unpack[TurnFields]) -> Iterator[Turn]:
+        """A turn to run programs in: begun, or gone on with where it is live; ended when the block is left."""
+        begun = self.begin(BeginTurn.model_validate(fields))
+        try:
+            yield Turn(self.socket, begun)
+        finally:
+            with over_already():
+                self.end(begun.key)
 
     def turns(self) -> list[TurnView]:
         """All live turns."""
-        return self._send(_turns())
+        return self._send(questions.turns())
 
     def show(self, turn: str) -> TurnView:
         """A live turn, by id or key."""
-        return self._send(_show(turn))
+        return self._send(questions.show(turn))
 
     def end(self, turn: str) -> TurnView:
         """End a live turn, by id or key."""
-        return self._send(_end(turn))
+        return self._send(questions.end(turn))
+
+    def empty(self, turn: str) -> TurnView:
+        """Empty a live turn's workspace; its calls go on."""
+        return self._send(questions.empty(turn))
+
+    def change_limits(self, turn: str, request: ChangeLimits) -> LimitsChanged:
+        """Give a live turn other limits, at once in force."""
+        return self._send(questions.change_limits(turn, request))
+
+    def begin_call(self, turn: str, request: BeginCall) -> CallBegun:
+        """Begin a call, and its turn where the request names agent and user and the turn is new."""
+        return self._send(questions.begin_call(turn, request))
+
+    def end_call(self, call: str, request: EndCall) -> CallEnded:
+        """End a call; one that has ended already is answered the same."""
+        return self._send(questions.end_call(call, request))
 
     def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""
-        return self._send(_usage(by))
+        return self._send(questions.usage(by))
 
     def daemon(self) -> DaemonInfo:
         """The daemon that answers."""
-        return self._send(_daemon())
+        return self._send(questions.daemon())
 
     def reload(self) -> DaemonInfo:
         """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
-        return self._send(_reload())
+        return self._send(questions.reload())
 
     def events(self, *, follow: bool = False, since: int = 0) -> Iterator[Event]:
         """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
@@ -166,7 +140,7 @@ class Client:
         A worker that ends is no end to them, and none is told twice.
         """
         cursor = Cursor(follow=follow, since=since)
-        timeout = cursor.timeout(self._timeout or ASK_SECONDS)
+        timeout = cursor.timeout(self._timeout or questions.ASK_SECONDS)
         while True:
             with explained(self.socket), suppress(*BROKEN):
                 with self._http.stream("GET", cursor.path, timeout=timeout) as response:
@@ -189,104 +163,18 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, call: Call[T]) -> T:
+    def _send(self, question: Question[T]) -> T:
         with explained(self.socket):
             try:
-                response = self._request(call)
+                response = self._request(question)
             except BROKEN:
-                if not call.may_be_sent_again:
+                if not question.may_be_sent_again:
                     raise
-                response = self._request(call)
-        return call.read(response)
+                response = self._request(question)
+        return question.read(response)
 
-    def _request(self, call: Call[T]) -> httpx.Response:
-        timeout = call.patience if self._timeout is None else self._timeout
-        return self._http.request(call.method, call.path, json=call.body, params=call.query, timeout=timeout)
-
-
-class TrioClient:
-    """The same for trio programs; an async context manager."""
-
-    def __init__(self, socket: Path | None = None, *, timeout: float | None = None) -> None:
-        """A client of the daemon at `socket` (default_socket() where none is given).
-
-        It waits `timeout` seconds for an answer; by default 10, and 60 where something is changed.
-        """
-        self.socket = socket or default_socket()
-        self._timeout = timeout
-        transport = httpx.AsyncHTTPTransport(uds=os.fspath(self.socket))
-        self._http = httpx.AsyncClient(transport=transport, base_url=BASE_URL)
-
-    async def begin(self, request: BeginTurn) -> TurnBegun:
-        """Begin a turn, or get the live one of the same id."""
-        return await self._send(_begin(request))
-
-    async def turns(self) -> list[TurnView]:
-        """All live turns."""
-        return await self._send(_turns())
-
-    async def show(self, turn: str) -> TurnView:
-        """A live turn, by id or key."""
-        return await self._send(_show(turn))
-
-    async def end(self, turn: str) -> TurnView:
-        """End a live turn, by id or key."""
-        return await self._send(_end(turn))
-
-    async def usage(self, by: UsageBy | None = None) -> list[Account]:
-        """What accounts hold of their limits."""
-        return await self._send(_usage(by))
-
-    async def daemon(self) -> DaemonInfo:
-        """The daemon that answers."""
-        return await self._send(_daemon())
-
-    async def reload(self) -> DaemonInfo:
-        """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
-        return await self._send(_reload())
-
-    async def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
-        """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
-
-        A worker that ends is no end to them, and none is told twice.
-        """
-        cursor = Cursor(follow=follow, since=since)
-        timeout = cursor.timeout(self._timeout or ASK_SECONDS)
-        while True:
-            with explained(self.socket), suppress(*BROKEN):
-                async with self._http.stream("GET", cursor.path, timeout=timeout) as response:
-                    if not response.is_success:
-                        await response.aread()
-                        raise refused(response)
-                    async for line in response.aiter_lines():
-                        for event in cursor.read(line):
-                            yield event
-                if not follow:
-                    return
-            await trio.sleep(RECONNECT_SECONDS)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def _send(self, call: Call[T]) -> T:
-        with explained(self.socket):
-            try:
-                response = await self._request(call)
-            except BROKEN:
-                if not call.may_be_sent_again:
-                    raise
-                response = await self._request(call)
-        return call.read(response)
-
-    async def _request(self, call: Call[T]) -> httpx.Response:
-        timeout = call.patience if self._timeout is None else self._timeout
-        return await self._http.request(call.method, call.path, json=call.body, params=call.query, timeout=timeout)
+    def _request(self, question: Question[T]) -> httpx.Response:
+        timeout = question.patience if self._timeout is None else self._timeout
+        return self._http.request(
+            question.method, question.path, json=question.body, params=question.query, timeout=timeout
+        )

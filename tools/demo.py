@@ -1,7 +1,8 @@
 """The demo: python -m tools.demo. One turn from its beginning to its end, on a real mount, each step checked.
 
-Every line after a prompt is run as it stands: `$` is the operator's shell, `turn$` a program of the turn, whose
-environment is what `fusefs turn begin` answered, and PATH. Answers 0 where all came out as it should, else 1.
+Every line after a prompt is run as it stands: `$` is the operator's shell, `turn$` a program of the turn that a
+platform confines by itself, whose environment is what `fusefs turn begin` answered, and PATH. Answers 0 where all
+came out as it should, else 1.
 """
 
 import json
@@ -33,7 +34,8 @@ turn_disk = "24m"    # one turn
 """
 TURN_BYTES = 24 << 20
 NEARLY = 64 << 10  # a full workspace has less room than this
-PROGRAMS = ("sh", "grep", "cut", "sort", "uniq", "find", "dd", "df", "git", "getfattr", "fusefs")
+RUN = "fusefs run demo --"
+PROGRAMS = ("sh", "grep", "cut", "sort", "uniq", "find", "dd", "df", "git", "getfattr", "tar", "bwrap", "fusefs")
 FREED_SECONDS = 10.0  # for an ended turn's files to be removed in the background
 
 
@@ -67,7 +69,8 @@ def _play(here: Stage) -> None:
     with Client(here.socket) as client:
         turn = _begin(here, operator)
         program = Shell(Path(turn.workspace), {**turn.env, "PATH": operator.environment["PATH"]}, "turn$")
-        _pass_a_file(program)
+        _pass_a_file(operator, program)
+        _stay_inside(here, operator)
         _clone(here, operator, program)
         why = "What the turn holds is known at all times, and counts for its user and its agent as well."
         _show_usage(why, client, operator, program)
@@ -100,15 +103,31 @@ def _begin(here: Stage, operator: Shell) -> TurnBegun:
     return turn
 
 
-def _pass_a_file(program: Shell) -> None:
+def _pass_a_file(operator: Shell, program: Shell) -> None:
+    """Two calls: by bubblewrap where it can confine here, else as the caller's own programs."""
     grep = f'grep -rni {WORD} {" ".join(DOCUMENTS)} > "$TMPDIR/found.txt"'
-    search = f"cd {shlex.quote(str(ROOT))} && {grep}"
-    program.run("A first call, a program of the turn: it greps real documents into a file in $TMPDIR.", search)
-    count = 'cut -d: -f1 "$TMPDIR/found.txt" | sort | uniq -c | sort -rn'
-    counted = program.run("A second call, another program: it counts what the first one found.", count)
+    search = f"tar -C {shlex.quote(str(ROOT))} -c {' '.join(DOCUMENTS)} | {RUN} sh -c 'tar x && {grep}'"
+    why = "A first call: real documents go in by standard input, and are searched into a file in $TMPDIR."
+    operator.run(why, search)
+    count = "cut -d: -f1 found.txt | sort | uniq -c | sort -rn"
+    counted = operator.run(
+        "A second call, another program: it counts what the first one found.", f"{RUN} sh -c '{count}'"
+    )
     total = sum(int(line.split()[0]) for line in counted.splitlines())
     truth = sum(WORD.encode() in line.lower() for line in _document_lines())
     expect(0 < truth == total, f"counted {total} lines, but the documents have {truth}")
+    seen = program.run("What calls leave in the workspace is there for every program of the turn.", "wc -l < found.txt")
+    expect(int(seen) == truth, f"the file has {seen.strip()} lines, not {truth}")
+
+
+def _stay_inside(here: Stage, operator: Shell) -> None:
+    """What a call does not see, and that its exit status is told."""
+    seen = operator.run("A call sees its own processes, and no others.", f"{RUN} sh -c 'ls -d /proc/[0-9]*'")
+    expect(len(seen.splitlines()) < 10, "a call sees processes of the host")
+    hidden = shlex.join([str(here.state), str(here.socket)])
+    said = operator.run("It sees neither the state nor the control socket.", f"{RUN} ls {hidden}", 2)
+    expect(said.count("No such file") == 2, "a call sees what it must not")
+    operator.run("The exit status of a call is its program's.", f"{RUN} sh -c 'exit 3'", 3)
 
 
 def _document_lines() -> Iterator[bytes]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from fusefs.cgroups import Cgroup
 from fusefs.messages import DaemonInfo
 from fusefs.session import FEATURES, RESEND, Feature
-from tools import host
+from tools import confine, host, surroundings
 from tools.client import Client, ControlError
 
 OLDEST_LIBFUSE = (3, 3)  # takes /dev/fd/N as a mountpoint; the session is handed over through that
@@ -50,6 +51,7 @@ def examine(state: Path, socket: Path) -> list[Check]:
         _libfuse(),
         *_for_other_users(),
         _bubblewrap(),
+        _cgroups(),
         _attributes(state),
         Check("kernel", State.OK, f"Linux {platform.release()}"),
         *(_feature(feature, daemon) for feature in FEATURES),
@@ -100,12 +102,37 @@ def _for_other_users() -> Iterator[Check]:
 
 
 def _bubblewrap() -> Check:
-    program = shutil.which("bwrap")
-    if program is None:
-        found = "not found: no confined runs"
-        return Check("bubblewrap", State.ABSENT, found, "apt-get install bubblewrap")
-    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    return Check("bubblewrap", State.OK, version.stdout.strip())
+    """Whether `fusefs run` can confine, tried with a program that does nothing."""
+    name = "bubblewrap"
+    try:
+        programs = surroundings.programs()
+    except surroundings.ProgramMissing as error:
+        remedy = f"apt-get install {error.package}"
+        return Check(name, State.ABSENT, f"{error.program} not found: no confined runs", remedy)
+    alone = confine.in_own_mounts(programs, os.geteuid() == 0)
+    words = [*alone, programs.bwrap, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    tried = subprocess.run(words, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        remedy = "user namespaces have to be allowed; in a container, --cap-add SYS_ADMIN and no seccomp filter"
+        return Check(name, State.ABSENT, f"cannot confine here: {tried.stderr.strip()}", remedy)
+    version = subprocess.run([programs.bwrap, "--version"], capture_output=True, text=True, check=False)
+    return Check(name, State.OK, version.stdout.strip())
+
+
+def _cgroups() -> Check:
+    """Whether a call can have a cgroup of its own, tried with a process that does nothing."""
+    name = "cgroups for calls"
+    with subprocess.Popen(["sleep", "60"]) as idle:
+        try:
+            cgroup = Cgroup.around(idle.pid)
+        except OSError:
+            found = "none can be made: calls outside of a PID namespace are known by their processes, as far as can be"
+            return Check(name, State.ABSENT, found, "Linux 5.14 or later, and cgroup2 mounted writable for the daemon")
+        finally:
+            idle.kill()
+            idle.wait()
+        cgroup.remove()
+    return Check(name, State.OK, f"in {cgroup.path.parent}")
 
 
 def _attributes(state: Path) -> Check:

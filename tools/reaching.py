@@ -10,6 +10,7 @@ import httpx
 from pydantic import ValidationError
 
 from fusefs.messages import Problem
+from tools import sockets
 from tools.event_stream import NotAnEvent
 
 
@@ -35,12 +36,7 @@ class Refused(ControlError):
 
 def default_socket() -> Path:
     """`$FUSEFS_SOCKET`, else root's socket for root, and one in the runtime directory for other users."""
-    if given := os.environ.get("FUSEFS_SOCKET"):
-        return Path(given)
-    if os.geteuid() == 0:
-        return Path("/run/fusefs/control.sock")
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
-    return Path(runtime, "fusefs", "control.sock")
+    return Path(sockets.default_socket())
 
 
 def refused(response: httpx.Response) -> Refused:

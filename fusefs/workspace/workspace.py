@@ -59,6 +59,7 @@ class Shared:
 class Workspace(Realm):
     """The tree below a backing directory, charged to one turn's account.
 
+    `nodeid` is the number of its root, which stays when the turn is emptied, whatever directory is behind it;
     `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
     filesystem allocates (bytes).
     """
@@ -66,6 +67,7 @@ class Workspace(Realm):
     def __init__(
         self,
         turn: str,
+        nodeid: int,
         descriptor: int,
         account: TurnAccount,
         orphans: Orphans,
@@ -87,6 +89,7 @@ class Workspace(Realm):
         self._held: dict[Entry, None] = {}
         self._unfreed: dict[RegularFile, None] = {}
         self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
+        self.root.nodeid = nodeid
         self.root.open_descriptor = descriptor
         self.root_nodeid = self.root.nodeid
         self.inodes.add(self.root)
@@ -263,6 +266,12 @@ class Workspace(Realm):
         self.careful = careful
         return careful
 
+    def names(self) -> list[bytes]:
+        """What lies at its top."""
+        here = self.root.descriptor()
+        with backing.permitted(here):
+            return backing.names(here)
+
     def end(self) -> None:
         """From now on every request for it is answered ESTALE."""
         self.ended = True
@@ -300,8 +309,7 @@ class Workspace(Realm):
         """
         known = [node for node in self.inodes if node.realm is self and isinstance(node, Entry)]
         for entry in known[:at_most]:
-            if entry is not self.root:
-                self._bury(entry)
+            self._bury(entry)
         return len(known) <= at_most
 
     def _bury(self, entry: Entry) -> None:
@@ -311,13 +319,10 @@ class Workspace(Realm):
             bury(self.inodes, self.table, entry.nodeid, entry.lookups)
 
     def close(self) -> None:
-        """Let go of the backing directory once the kernel has forgotten it; the turn has ended and its tree is gone.
-
-        Until then its descriptor keeps the inode in being, so that its number comes to mean no other file.
-        """
+        """Let go of the backing directory: the workspace has ended and its tree is gone."""
         if self.careful is not None:
             self.careful.retire()
             self._shared.careful.discard(self.careful)
         self.descriptors.close_all(self)
         self.orphans.close()
-        self.root.lose_child()  # itself, which has kept it known
+        self.root.close()

@@ -341,6 +341,10 @@ def test_openapi_describes_every_operation_and_its_problems(turns: FakeTurns, tm
         "GET /v1/turns",
         "GET /v1/turns/{turn}",
         "DELETE /v1/turns/{turn}",
+        "PATCH /v1/turns/{turn}",
+        "POST /v1/turns/{turn}/empty",
+        "POST /v1/turns/{turn}/calls",
+        "POST /v1/calls/{call}/end",
         "GET /v1/usage",
         "GET /v1/events",
         "GET /v1/daemon",
@@ -536,3 +540,57 @@ def test_curl_reads_it(turns: FakeTurns, tmp_path: Path) -> None:
             return (await trio.run_process(command, capture_stdout=True)).stdout
 
     assert json.loads(trio.run(main))["pid"] == 7
+
+
+def test_a_call_is_begun_with_its_turn_and_ended(turns: FakeTurns, tmp_path: Path) -> None:
+    async def talk(client: httpx.AsyncClient) -> httpx.Response:
+        body = {"call": "c1", "pid": 7, "agent": "guide", "user": "ada"}
+        begun = await client.post("/v1/turns/t1/calls", json=body)
+        assert begun.status_code == 200, begun.text
+        told = begun.json()
+        assert (told["call"], told["turn"], told["workspace"]) == ("c1", "t1", "/mnt/fusefs/turns/guide-t1/work")
+        assert (told["env"]["FUSEFS_CALL"], told["env"]["FUSEFS_TURN"]) == ("c1", "t1")
+        shown = (await client.get("/v1/turns/t1")).json()
+        assert [(call["call"], call["pid"]) for call in shown["calls"]] == [("c1", 7)]
+        return await client.post("/v1/calls/c1/end", json={"exit_status": 3})
+
+    ended = ask(turns, tmp_path, talk).json()
+
+    assert (ended["call"], ended["turn"], ended["how"], ended["exit_status"]) == ("c1", "t1", "told", 3)
+    assert (ended["limit"], ended["attachments"], ended["notes"]) == (None, [], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"agent": "guide"}, "agent and user are given together or not at all"),
+        ({"pid": 0}, "pid: Input should be greater than 0"),
+        ({"call": "a/b"}, "call: must not be '.' or '..', nor contain a slash"),
+        ({"agent": "guide", "user": "ada", "deadline_seconds": -1}, "deadline_seconds: Input should be greater than 0"),
+        ({"process": 7}, "process: Extra inputs are not permitted"),
+    ],
+)
+def test_a_call_that_is_not_well_formed_is_refused(
+    turns: FakeTurns, tmp_path: Path, body: dict[str, object], said: str
+) -> None:
+    response = ask(turns, tmp_path, lambda client: client.post("/v1/turns/t1/calls", json=body))
+
+    assert response.status_code == 400
+    assert said in response.json()["detail"]
+
+
+def test_limits_are_changed_and_refused(turns: FakeTurns, tmp_path: Path) -> None:
+    async def talk(client: httpx.AsyncClient) -> httpx.Response:
+        await begin()(client)
+        turns.known("t1").account.settle(40 * KIB, 1)
+        changed = await client.patch("/v1/turns/t1", json={"turn_disk": "96k"})
+        assert (changed.json()["usage"]["limit_bytes"], changed.json()["note"]) == (96 * KIB, None)
+        for body, status in (({"turn_disk": 32 * KIB}, 409), ({"turn_disk": "1m"}, 409), ({"turn_disk": "1M"}, 400)):
+            refused = await client.patch("/v1/turns/t1", json=body)
+            assert refused.status_code == status, refused.text
+        return await client.patch("/v1/turns/t1", json={"turn_disk": "32k", "force": True})
+
+    forced = ask(turns, tmp_path, talk).json()
+
+    assert forced["usage"]["limit_bytes"] == 32 * KIB
+    assert forced["note"].startswith("32k is less than the turn uses, 40k and 1 inodes: at least 40960 bytes")

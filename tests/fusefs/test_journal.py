@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database, Migrations
 
-from fusefs.journal import Journal, JournalUnusable, TurnRecord
+from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord, m001_turns
 
 TURN = TurnRecord(
     id="t1",
@@ -132,3 +133,88 @@ def test_who_holds_the_write_lock_for_ever_keeps_nobody_from_opening_and_reading
         again = Journal(path)
         assert again.live() == [TURN]
         again.close()
+
+
+CALL = CallRecord(id="c1", turn=TURN.key, begun_at=1_700_000_001.5, pid=7, started=99, boot="b", known_by="cgroup")
+
+
+def test_a_call_survives_reopening_and_tells_how_it_ended(journal: Journal, path: Path) -> None:
+    journal.begin(TURN)
+    journal.begin_call(CALL)
+    ended = replace(CALL, ended_at=1_700_000_002.0, how="told", exit_status=3, is_left=0)
+    journal.change_call(ended)
+    journal.close()
+
+    again = Journal(path)
+
+    assert again.call("c1") == ended
+    assert again.calls_left() == []
+    again.close()
+
+
+def test_only_one_call_of_an_id_is_live_and_a_change_is_of_the_newest(journal: Journal) -> None:
+    journal.begin(TURN)
+    first = replace(CALL, ended_at=2.0, how="told")
+    journal.begin_call(CALL)
+    with pytest.raises(JournalUnusable, match="UNIQUE"):
+        journal.begin_call(CALL)
+    journal.change_call(first)
+    second = replace(CALL, pid=8)
+    journal.begin_call(CALL)
+    journal.change_call(second)
+
+    assert journal.calls_left() == [first, second]  # the first may have left processes
+    assert journal.call("c1") == second
+
+
+def test_a_limit_ends_the_calls_and_leaves_the_turn_to_be_emptied(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.begin_call(CALL)
+    journal.begin_call(replace(CALL, id="c2"))
+
+    journal.stop_calls(TURN.key, "{}", 3.0)
+
+    stopped = replace(CALL, ended_at=3.0, how="limit", refused="{}")
+    assert journal.calls_left() == [stopped, replace(stopped, id="c2")]
+    assert journal.live() == [replace(TURN, emptying=1)]
+    journal.emptied(TURN.key)
+    assert journal.calls_left() == []
+    assert journal.live() == [TURN]
+
+
+def test_a_turn_ends_its_calls(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.begin_call(replace(CALL, id="c0"))
+    journal.change_call(replace(CALL, id="c0", ended_at=2.0, how="exited"))
+    journal.begin_call(CALL)
+
+    journal.end_calls(TURN.key, 4.0)
+
+    assert journal.calls_left() == []
+    assert journal.call("c0") == replace(CALL, id="c0", ended_at=2.0, how="exited", is_left=0)
+    assert journal.call("c1") == replace(CALL, ended_at=4.0, how="turn", is_left=0)
+
+
+def test_a_limit_that_was_set_is_kept_with_the_turn(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.set_turn_disk(TURN.key, 1 << 20)
+    journal.end(TURN.key, 5.0, "expired")
+
+    assert journal.by_id("t1") == replace(TURN, turn_disk=1 << 20, ended_at=5.0, how="expired")
+
+
+def test_a_journal_of_the_first_schema_is_brought_up_to_date(path: Path) -> None:
+    old = Database(path)
+    steps = Migrations("fusefs")
+    steps()(m001_turns)
+    steps.apply(old)
+    values = (TURN.id, TURN.key, TURN.agent, TURN.user, TURN.org, TURN.uid, TURN.gid, TURN.begun_at, TURN.deadline_at)
+    names = "id, key, agent, user, org, uid, gid, begun_at, deadline_at"
+    with old.conn:
+        old.execute(f"INSERT INTO turns ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    old.close()
+
+    journal = Journal(path)
+
+    assert journal.live() == [TURN]
+    journal.close()

@@ -25,6 +25,7 @@ from policy.refusals import Stale
 KIB = 1024
 LIMITS = AgentLimits.from_sizes(scratch=1 << 30, user_disk=1 << 29, turn_disk=1 << 28)
 FOLDERS, FILES = 12, 8
+ROOT = 1 << 62
 
 
 class Left:
@@ -45,7 +46,7 @@ class Left:
         """What serves it."""
         flags = os.O_PATH | os.O_DIRECTORY
         work, orphans = os.open(self.work, flags), os.open(self._orphans, flags)
-        return Workspace("turn", work, self.account, Orphans(orphans), self.shared)
+        return Workspace("turn", ROOT, work, self.account, Orphans(orphans), self.shared)
 
     def walked(self) -> Totals:
         """What it holds."""

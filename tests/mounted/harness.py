@@ -162,13 +162,13 @@ class Daemon:
 
 
 @contextmanager
-def prepared_daemon(config: str = ROOMY) -> Iterator[Daemon]:
-    """Directories for a daemon that is not yet started; at the end it is stopped and they are gone.
+def prepared_daemon(config: str = ROOMY, parent: str = "/var/tmp") -> Iterator[Daemon]:
+    """Directories in `parent` for a daemon that is not yet started; at the end it is stopped and they are gone.
 
     Not below pytest's own temporary directory: pytest walks old ones to remove them, and could walk into a
     dead mount.
     """
-    base = Path(tempfile.mkdtemp(prefix="fusefs-", dir="/var/tmp"))
+    base = Path(tempfile.mkdtemp(prefix="fusefs-", dir=parent))
     daemon = Daemon(base)
     for directory in (daemon.mountpoint, daemon.state, daemon.plain):
         directory.mkdir()

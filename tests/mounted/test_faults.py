@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from fusefs.messages import AccountKind, BeginTurn
-from fusefs.turns import RETRY_S
+from fusefs.removal import RETRY_S
 from tests.mounted.compare import outcome, tree_of
 from tests.mounted.disk import Disk, daemon_on_faulty_disk
 from tests.mounted.faults import Fault

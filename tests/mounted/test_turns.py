@@ -126,6 +126,10 @@ def test_an_org_and_the_mount_may_hold_so_many_turns() -> None:
 
             assert done.returncode == (REFUSED if said else 0)
             assert said in done.stderr
+        for org, said in (("acme", "org acme already holds 2 of 2"), ("c", "the mount already holds 3 of 3")):
+            done = daemon.fusefs("call", "begin", "new", "--agent", "small", "--user", "ada", "--org", org)
+
+            assert (done.returncode, done.stderr) == (REFUSED, f"fusefs: {said}\n")
 
 
 def test_a_file_is_never_taken_for_one_of_an_ended_turn(daemon: Daemon) -> None:

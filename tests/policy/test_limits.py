@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.limits import AgentLimits, Bounds, index_bytes, worst_case
+from policy.limits import AgentLimits, Bounds, check_turn_disk, index_bytes, worst_case
+from policy.refusals import LimitAboveUser
 
 
 def test_three_sizes_are_all_limits() -> None:
@@ -59,3 +60,33 @@ def test_worst_case_is_the_touched_blocks(offset: int, length: int, block: int) 
 )
 def test_what_an_index_may_still_take(pieces: int, fresh: int, block: int, most: int) -> None:
     assert index_bytes(pieces, fresh, block) == most
+
+
+def test_a_turn_may_have_a_size_of_its_own() -> None:
+    limits = AgentLimits.from_sizes(scratch=256 << 20, user_disk=128 << 20, turn_disk=64 << 20)
+
+    changed = limits.with_turn_disk(1 << 20)
+
+    assert (changed.turn, changed.file_bytes) == (Bounds(1 << 20, 1024), 1 << 20)
+    assert (changed.user, changed.scratch) == (limits.user, limits.scratch)
+    assert limits.with_turn_disk(None) == limits
+
+
+@pytest.mark.parametrize(
+    ("turn_disk", "used", "least"),
+    [
+        (65_536, Bounds(65_536, 64), None),
+        (65_536, Bounds(65_537, 1), 65_537),
+        (65_536, Bounds(0, 65), 66_560),
+        (131_072, Bounds(0, 0), None),
+    ],
+)
+def test_a_turns_limit_is_not_less_than_what_it_holds(turn_disk: int, used: Bounds, least: int | None) -> None:
+    wrong = check_turn_disk(turn_disk, Bounds(131_072, 128), used)
+
+    assert (None if wrong is None else wrong.least) == least
+
+
+def test_a_turns_limit_is_not_more_than_its_users() -> None:
+    with pytest.raises(LimitAboveUser, match="256k is more than user_disk, 128k"):
+        check_turn_disk(262_144, Bounds(131_072, 128), Bounds(0, 0))

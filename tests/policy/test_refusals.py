@@ -9,12 +9,17 @@ import pytest
 from policy import refusals
 from policy.refusals import (
     AttributesFull,
+    CallConflict,
     CrossesTurns,
     InvalidDeployment,
     InvalidRequest,
     Limit,
+    LimitAboveUser,
     LimitReached,
+    LimitUnderUse,
     NameTooLong,
+    NoSuchCall,
+    NoSuchProcess,
     NoSuchTurn,
     NotPermitted,
     Problem,
@@ -53,6 +58,15 @@ EVERY_REFUSAL = [
     (UnknownAgent("ax", ("a", "b"), "a"), errno.ENOENT, "no agent ax: did you mean a?"),
     (UnknownAgent("x", ("a", "b"), None), errno.ENOENT, "no agent x: the configuration has a, b"),
     (UnknownAgent("x", (), None), errno.ENOENT, "no agent x: the configuration has none"),
+    (NoSuchCall("c1"), errno.ENOENT, "no call c1"),
+    (CallConflict("c1", "in another turn"), errno.EEXIST, "call c1 is live in another turn"),
+    (NoSuchProcess(7), errno.ESRCH, "no process 7 on the daemon's host"),
+    (LimitAboveUser(2 << 20, 1 << 20), errno.EINVAL, "2m is more than user_disk, 1m"),
+    (
+        LimitUnderUse(65_536, 102_400, 3, 102_400),
+        errno.EDQUOT,
+        "64k is less than the turn uses, 100k and 3 inodes: at least 102400 bytes, or by force",
+    ),
     (InvalidRequest("no {user}"), errno.EINVAL, "no {user}"),
     (
         InvalidDeployment("d.toml", (Problem("a", "id", "missing", "an id"), Problem(None, "x", "y", "z"))),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from fusefs.messages import AccountKind, BeginTurn, TurnState, UsageBy
+from fusefs.messages import AccountKind, BeginCall, BeginTurn, ChangeLimits, EndCall, TurnState, UsageBy
 from policy.refusals import TurnOver
-from tests.stand_ins import DAEMON
+from tests.stand_ins import DAEMON, KIB
 from tests.tools.conftest import ROOT, FakeDaemon
 from tools.client import Client, DaemonUnreachable, Refused, TrioClient, default_socket
 
@@ -48,6 +48,29 @@ def test_the_trio_client_does_the_same(daemon: FakeDaemon) -> None:
             assert (await client.daemon()).pid == 7
 
     trio.run(main)
+
+
+def test_both_clients_begin_and_end_calls_empty_turns_and_change_their_limits(daemon: FakeDaemon) -> None:
+    calls = [BeginCall(call=name, agent="guide", user="ada") for name in ("one", "two")]
+    limits = ChangeLimits(turn_disk="96k")  # type: ignore[arg-type]  # as a person writes it
+
+    with Client(daemon.socket) as client:
+        assert client.begin_call("t 1", calls[0]).env["FUSEFS_CALL"] == "one"
+        assert client.end_call("one", EndCall(exit_status=3)).exit_status == 3
+        assert client.empty("t 1").turn == "t 1"
+        changed = client.change_limits("t 1", limits)
+
+    async def main() -> None:
+        async with TrioClient(daemon.socket) as client:
+            assert (await client.begin_call("t 1", calls[1])).call == "two"
+            assert [call.call for call in (await client.show("t 1")).calls] == ["two"]
+            assert (await client.end_call("two", EndCall())).how == "told"
+            assert (await client.empty("t 1")).turn == "t 1"
+            assert await client.change_limits("t 1", limits) == changed
+
+    trio.run(main)
+    assert changed.usage is not None
+    assert (changed.usage.limit_bytes, changed.note) == (96 * KIB, None)
 
 
 def test_a_problem_is_raised_with_all_that_it_says(daemon: FakeDaemon) -> None:
@@ -98,8 +121,8 @@ def test_a_daemon_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
 
 
 def test_what_only_asks_is_given_up_sooner_than_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.client.ASK_SECONDS", 0.1)
-    monkeypatch.setattr("tools.client.CHANGE_SECONDS", 0.5)
+    monkeypatch.setattr("tools.questions.ASK_SECONDS", 0.1)
+    monkeypatch.setattr("tools.questions.CHANGE_SECONDS", 0.5)
 
     async def main() -> float:
         async with TrioClient(path) as client:

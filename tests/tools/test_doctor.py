@@ -90,3 +90,19 @@ def test_what_a_workers_death_means_is_said(
 
     assert check.state is state
     assert said in check.found
+
+
+def test_tells_which_program_is_missing_to_confine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.surroundings.WHERE", str(tmp_path))
+
+    (check,) = (check for check in examine(tmp_path, tmp_path / "none") if check.name == "bubblewrap")
+
+    assert check.state is State.ABSENT
+    assert check.remedy == "apt-get install util-linux"
+
+
+def test_tries_whether_bubblewrap_can_confine(tmp_path: Path) -> None:
+    (check,) = (check for check in examine(tmp_path, tmp_path / "none") if check.name == "bubblewrap")
+
+    assert check.state is State.OK
+    assert check.found.startswith("bubblewrap ")

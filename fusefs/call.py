@@ -1,0 +1,74 @@
+"""One call: what is recorded of it, and the hold on its processes."""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, Self
+
+import trio
+
+from fusefs.accounting import Tally, TurnAccount
+from fusefs.grips import Grip, KnownBy, Marks, grip_again
+from fusefs.journal import CallRecord, TurnRecord
+from fusefs.processes import Identity, Process
+
+log = logging.getLogger(__name__)
+
+
+class Turn(Protocol):
+    """What a call knows of its turn."""
+
+    @property
+    def record(self) -> TurnRecord:
+        """Who it is."""
+
+    @property
+    def account(self) -> TurnAccount:
+        """Where refusals are counted."""
+
+
+@dataclass
+class Call:
+    """A live call, or one that has ended while processes of it may be left.
+
+    `process` is the one that was named, `tally` what limits refused since it began.
+    """
+
+    record: CallRecord
+    turn: Turn
+    process: Process | None = None
+    grip: Grip | None = None
+    tally: Tally = field(default_factory=Tally)
+    watch: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def close(self) -> None:
+        """Let go of what is left of it."""
+        self.watch.cancel()
+        if self.grip is not None:
+            self.grip.close()
+        if self.process is not None:
+            trio.lowlevel.notify_closing(self.process.descriptor)
+            self.process.close()
+            self.process = None
+
+    @classmethod
+    def again(cls, record: CallRecord, turn: Turn, marks: Marks) -> Self:
+        """A call that an earlier worker had, with the same hold on its processes."""
+        process = None
+        if record.pid is not None and record.started is not None and record.boot is not None:
+            with suppress(ProcessLookupError):
+                process = Process.again(Identity(record.pid, record.started, record.boot))
+        known_by = KnownBy(record.known_by or KnownBy.PROCESSES)
+        return cls(record, turn, process, grip_again(known_by, record.place, process, marks))
+
+    def may_have_processes(self) -> bool:
+        """Whether any may be left; it may wait, so it is for a worker thread."""
+        return self.grip is not None and not self.grip.is_empty()
+
+    async def stop(self, until: float, with_turn: bool) -> None:
+        """Kill all its processes, and wait for their end until a time (monotonic seconds); Grip.stop says the rest."""
+        if self.grip is None:
+            return
+        if not await trio.to_thread.run_sync(partial(self.grip.stop, until, with_turn=with_turn)):
+            log.error("call %s: some of its processes do not end", self.record.id)

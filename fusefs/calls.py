@@ -1,0 +1,261 @@
+"""Calls: confined programs that run inside turns. Begun, ended, and stopped with every process that belongs to them."""
+
+import logging
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+import trio
+
+from fusefs import views
+from fusefs.accounting import Refused
+from fusefs.call import Call, Turn
+from fusefs.event_schema import Kind
+from fusefs.events import Events
+from fusefs.grips import Marks, grip
+from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
+from fusefs.messages import BeginCall, EndCall, HowEnded
+from fusefs.processes import Process
+from policy.limits import Limit
+from policy.refusals import CallConflict, LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
+
+log = logging.getLogger(__name__)
+
+FORGOTTEN_AFTER_S = 5.0
+"""How long after its process has gone a call ends by itself, where nobody has told its end."""
+STOPS_WITHIN_S = 5.0
+"""How long the processes of a turn are waited for; one that a disk holds up cannot end before that lets it go."""
+
+
+class Calls:
+    """The calls of all live turns, by id. Each change is recorded in the journal before it is answered.
+
+    `marks` tells what the programs of a call have in common, from its id and the key of its turn; processes that are
+    `spared` belong to no call.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        events: Events,
+        nursery: trio.Nursery,
+        marks: Callable[[str, str], Marks],
+        spared: frozenset[int],
+    ) -> None:
+        self._journal = journal
+        self._events = events
+        self._nursery = nursery
+        self._marks = marks
+        self._spared = spared
+        self._live: dict[str, Call] = {}
+        self._left: list[Call] = []
+        self._closed: set[str] = set()
+        self._changing: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)  # one for each turn
+
+    def of_turn(self, key: str) -> list[CallRecord]:
+        """The live calls of a turn."""
+        return [call.record for call in self._live.values() if call.record.turn == key]
+
+    async def begin(self, turn: Turn, request: BeginCall, asker_uid: int) -> CallRecord:
+        """Begin a call, or answer the live one of the same id, which takes up a process where it had none.
+
+        Raises TurnOver, CallConflict, NoSuchProcess, NotPermitted.
+        """
+        key = turn.record.key
+        async with self._changing[key]:
+            if key in self._closed:
+                raise TurnOver(turn.record.id)
+            live = None if request.call is None else self._live.get(request.call)
+            if live is not None:
+                _check_same(live.record, key, request.pid)
+                if request.pid is None or live.process is not None:
+                    return live.record
+            process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
+            call = live or Call(CallRecord(request.call or str(uuid.uuid4()), key, time.time()), turn)
+            try:
+                await self._hold(call, process, is_new=live is None)
+            except BaseException:
+                if process is not None:
+                    process.close()
+                raise
+            self._keep(call)
+            self._events.tell(Kind.CALL_BEGUN, **turn.record.names, call=call.record.id, pid=call.record.pid)
+            return call.record
+
+    async def _process(self, pid: int, turn: TurnRecord, asker_uid: int) -> Process:
+        """A process that the asker may have killed. Raises NoSuchProcess, NotPermitted."""
+        try:
+            process = await trio.to_thread.run_sync(Process, pid)
+        except ProcessLookupError:
+            raise NoSuchProcess(pid) from None
+        allowed = asker_uid == 0 or process.facts.uid == asker_uid or process.facts.uid == turn.uid != 0
+        if allowed and pid not in self._spared:
+            return process
+        process.close()
+        raise NotPermitted(f"process {pid} is neither yours nor the turn's" if not allowed else f"not process {pid}")
+
+    async def _hold(self, call: Call, process: Process | None, *, is_new: bool) -> None:
+        marks = self._marks(call.record.id, call.record.turn)
+        held = await trio.to_thread.run_sync(grip, process, marks)
+        identity = (None, None, None) if process is None else process.identity
+        known_by = None if process is None else held.known_by.value
+        pid, started, boot = identity
+        record = replace(call.record, pid=pid, started=started, boot=boot, known_by=known_by, place=held.place)
+        try:
+            await trio.to_thread.run_sync(self._journal.begin_call if is_new else self._journal.change_call, record)
+        except BaseException:
+            held.close()
+            raise
+        call.record, call.grip, call.process = record, held, process
+
+    def _keep(self, call: Call) -> None:
+        if call.record.id not in self._live:
+            call.turn.account.count_refusals(call.tally)
+            self._live[call.record.id] = call
+        if call.record.pid is not None:
+            self._nursery.start_soon(self._watch, call)
+
+    async def _watch(self, call: Call) -> None:
+        """End a call whose process has gone, where nobody does."""
+        with call.watch, suppress(trio.ClosedResourceError):
+            if call.process is not None:
+                await trio.lowlevel.wait_readable(call.process.descriptor)
+            await trio.sleep(FORGOTTEN_AFTER_S)
+            with trio.CancelScope(shield=True):
+                async with self._changing[call.record.turn]:
+                    if self._live.get(call.record.id) is call:
+                        await self._end(call, HowEnded.EXITED, EndCall())
+
+    async def end(self, id: str, request: EndCall) -> CallRecord:
+        """End a call; one that has ended already is answered the same. Raises NoSuchCall."""
+        live = self._live.get(id)
+        if live is not None:
+            async with self._changing[live.record.turn]:
+                if self._live.get(id) is live:
+                    if request.stop:
+                        await self._stop([live], with_turn=False)
+                    return await self._end(live, HowEnded.TOLD, request)
+        record = await trio.to_thread.run_sync(self._journal.call, id)
+        if record is None:
+            raise NoSuchCall(id)
+        if record.exit_status is None and record.signal is None:
+            record = replace(record, exit_status=request.exit_status, signal=request.signal)
+            await trio.to_thread.run_sync(self._journal.change_call, record)
+        return record
+
+    async def _end(self, call: Call, how: HowEnded, request: EndCall) -> CallRecord:
+        tally = call.tally
+        is_left = await trio.to_thread.run_sync(call.may_have_processes)
+        record = replace(
+            call.record,
+            ended_at=time.time(),
+            how=how.value,
+            exit_status=request.exit_status,
+            signal=request.signal,
+            refused=None
+            if tally.first is None
+            else views.limit_hit(tally.first, tally.count, stopped=False).model_dump_json(),
+            is_left=int(is_left),
+        )
+        await trio.to_thread.run_sync(self._journal.change_call, record)
+        call.record = record
+        self._over(call, None if tally.first is None else tally.first.refusal.limit)
+        call.watch.cancel()
+        if is_left:  # to be killed when its turn ends
+            self._left.append(call)
+        else:
+            call.close()
+        return record
+
+    def _over(self, call: Call, limit: Limit | None) -> None:
+        """A call is live no more; `limit` is what it hit."""
+        record = call.record
+        del self._live[record.id]
+        call.turn.account.count_no_more(call.tally)
+        self._events.tell(
+            Kind.CALL_ENDED,
+            **call.turn.record.names,
+            call=record.id,
+            exit_status=record.exit_status,
+            signal=record.signal,
+            limit=limit,
+        )
+
+    async def stop_turn(self, turn: Turn) -> None:
+        """Kill every process of a turn's calls; from now on it takes no more calls."""
+        key = turn.record.key
+        self._closed.add(key)
+        async with self._changing[key]:
+            await self._stop(self._all_of(key), with_turn=True)
+
+    async def turn_over(self, turn: Turn) -> None:
+        """The turn has ended, and its calls with it."""
+        key = turn.record.key
+        async with self._changing[key]:
+            self._forget(key, None)
+            await trio.to_thread.run_sync(self._journal.end_calls, key, time.time())
+        self._changing.pop(key, None)
+        self._closed.discard(key)
+
+    def reopen(self, turn: Turn) -> None:
+        """The turn could not be ended, and takes calls again."""
+        self._closed.discard(turn.record.key)
+
+    async def limit_hit(self, turn: Turn, refused: LimitReached | None, empty: Callable[[], Awaitable[None]]) -> None:
+        """Stop and end all calls of a turn because of a refusal, and empty it; meanwhile none begins.
+
+        `refused` is None where an earlier worker had begun with it.
+        """
+        key = turn.record.key
+        async with self._changing[key]:
+            if refused is not None:
+                count = max([1, *(call.tally.count for call in self._all_of(key))])
+                hit = views.limit_hit(Refused(time.time(), refused), count, stopped=True).model_dump_json()
+                try:
+                    await trio.to_thread.run_sync(self._journal.stop_calls, key, hit, time.time())
+                except JournalUnusable as error:
+                    log.error("turn %s: a limit stops its calls, which the journal could not take: %s", key, error)
+            await self._stop(self._all_of(key), with_turn=True)
+            self._forget(key, None if refused is None else refused.limit)
+            await empty()
+
+    def _forget(self, key: str, limit: Limit | None) -> None:
+        """Let go of a turn's calls, none of which has processes any more; `limit` is what stopped those that live."""
+        for call in self._all_of(key):
+            if self._live.get(call.record.id) is call:
+                self._over(call, limit)
+            call.close()
+        self._left = [call for call in self._left if call.record.turn != key]
+
+    def _all_of(self, key: str) -> list[Call]:
+        return [call for call in (*self._live.values(), *self._left) if call.record.turn == key]
+
+    async def _stop(self, calls: Iterable[Call], *, with_turn: bool) -> None:
+        async with trio.open_nursery() as nursery:
+            for call in calls:
+                nursery.start_soon(call.stop, time.monotonic() + STOPS_WITHIN_S, with_turn)
+
+    def recover(self, turns: Iterable[Turn]) -> None:
+        """Take up the calls of live turns again, and what is left of ended ones; those of other turns are over."""
+        live = {turn.record.key: turn for turn in turns}
+        for record in self._journal.calls_left():
+            turn = live.get(record.turn)
+            if turn is None:
+                self._journal.end_calls(record.turn, time.time())
+                continue
+            call = Call.again(record, turn, self._marks(record.id, record.turn))
+            if record.ended_at is None:
+                self._keep(call)
+            else:
+                self._left.append(call)
+
+
+def _check_same(record: CallRecord, key: str, pid: int | None) -> None:
+    """Raise CallConflict where a live call is not the one that is to begin."""
+    if record.turn != key:
+        raise CallConflict(record.id, "in another turn")
+    if None not in (pid, record.pid) and pid != record.pid:
+        raise CallConflict(record.id, f"with process {record.pid}")

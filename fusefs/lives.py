@@ -1,0 +1,163 @@
+"""The life of turns with their calls: begun, emptied, stopped by a limit, ended when told or past their deadline."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import trio
+
+from fusefs.calls import Calls
+from fusefs.event_schema import EndReason, Kind
+from fusefs.events import Events
+from fusefs.journal import CallRecord, JournalUnusable, TurnRecord
+from fusefs.messages import BeginCall, BeginTurn, EndCall
+from fusefs.turn import Refusal, Turn
+from fusefs.turns import Turns
+from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnOver
+from policy.stopping import expires_at, stops_calls
+
+log = logging.getLogger(__name__)
+
+LONGEST_SLEEP_S = 600.0
+"""The host's clock may be set while it is waited for a deadline."""
+RETRY_S = 10.0
+"""Between two tries of what the host had no room for."""
+
+
+class Lives:
+    """Turns and calls together: what ends or empties a turn stops its calls first."""
+
+    def __init__(self, turns: Turns, calls: Calls, events: Events, nursery: trio.Nursery) -> None:
+        self._turns = turns
+        self._calls = calls
+        self._events = events
+        self._nursery = nursery
+        self._stopping: set[str] = set()
+        self._begun = trio.Event()
+
+    def live(self) -> Sequence[Turn]:
+        """All live turns."""
+        return self._turns.live()
+
+    async def counted(self) -> None:
+        """Return when all totals are known."""
+        await self._turns.counted()
+
+    def calls_of(self, key: str) -> list[CallRecord]:
+        """The live calls of a turn."""
+        return self._calls.of_turn(key)
+
+    async def find(self, turn: str) -> Turn:
+        """A live turn by its id or key. Raises NoSuchTurn, TurnOver."""
+        return await self._turns.find(turn)
+
+    async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> Turn:
+        """Begin a turn, or answer the live one of the same id; raises what Turns.begin does."""
+        turn = await self._turns.begin(request, peer_uid, peer_gid)
+        self._begun.set()
+        return turn
+
+    async def end(self, turn: str) -> TurnRecord:
+        """Stop a turn's calls, then end it. Raises NoSuchTurn, TurnOver; OSError where the host does not let it."""
+        return await self._end(turn, EndReason.ASKED)
+
+    async def _end(self, turn: str, reason: EndReason) -> TurnRecord:
+        ending = await self._turns.find(turn)
+        await self._calls.stop_turn(ending)
+        try:
+            record = await self._turns.end(ending.record.key, reason)
+        except OSError:
+            self._calls.reopen(ending)
+            raise
+        try:
+            await self._calls.turn_over(ending)
+        except JournalUnusable as error:  # the next start tells it
+            log.error("the calls of turn %s have ended, which the journal could not take: %s", record.id, error)
+        return record
+
+    async def empty(self, turn: str) -> Turn:
+        """Empty a turn's workspace; its calls go on. Raises what Turns.empty does."""
+        return await self._turns.empty(turn)
+
+    async def change_turn_disk(self, turn: str, turn_disk: int, *, force: bool) -> tuple[Turn, LimitUnderUse | None]:
+        """Give a live turn another limit; raises what Turns.change_turn_disk does."""
+        return await self._turns.change_turn_disk(turn, turn_disk, force=force)
+
+    async def begin_call(
+        self, turn: str, to_begin: BeginTurn | None, request: BeginCall, peer_uid: int, peer_gid: int
+    ) -> tuple[Turn, CallRecord]:
+        """Begin a call; its turn, too, where that is new and `to_begin` tells of it. Raises what either begin does."""
+        try:
+            found = await self._turns.find(turn)
+        except NoSuchTurn:
+            if to_begin is None:
+                raise
+            found = await self.begin(to_begin, peer_uid, peer_gid)
+        return found, await self._calls.begin(found, request, peer_uid)
+
+    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:
+        """End a call; answers the id of its turn, too. Raises NoSuchCall."""
+        record = await self._calls.end(call, request)
+        return await self._turns.id_of(record.turn), record
+
+    async def watch_limits(self, refusals: trio.MemoryReceiveChannel[Refusal]) -> None:
+        """Stop the calls of a turn where a limit refuses something and its agent wants that."""
+        async for refusal in refusals:
+            with suppress(NoSuchTurn, TurnOver):
+                turn = await self._turns.find(refusal.key)
+                if stops_calls(turn.on_limit, refusal.by.limit) and refusal.key not in self._stopping:
+                    self._stop(turn, refusal.by)
+
+    def _stop(self, turn: Turn, refused: LimitReached | None) -> None:
+        self._stopping.add(turn.record.key)
+        self._nursery.start_soon(self._stop_and_empty, turn, refused)
+
+    async def _stop_and_empty(self, turn: Turn, refused: LimitReached | None) -> None:
+        key = turn.record.key
+        try:
+            await self._calls.limit_hit(turn, refused, lambda: self._empty_in_the_end(key))
+        finally:
+            self._stopping.discard(key)
+
+    async def _empty_in_the_end(self, key: str) -> None:
+        with suppress(NoSuchTurn, TurnOver):
+            await _in_the_end(lambda: self._turns.empty(key), "emptied")
+
+    def recover(self) -> None:
+        """Go on with what an earlier worker was at."""
+        turns = self._turns.live()
+        self._calls.recover(turns)
+        for turn in turns:
+            if turn.record.emptying:
+                self._stop(turn, None)
+
+    async def expire(self) -> None:
+        """End turns some time after their deadline, by the host's clock; sleeps until the next one is due."""
+        while True:
+            self._begun = trio.Event()
+            now = time.time()
+            waits = [(expires_at(turn.record.deadline_at) - now, turn.record) for turn in self._turns.live()]
+            async with trio.open_nursery() as nursery:
+                for record in (record for wait, record in waits if wait <= 0):
+                    nursery.start_soon(self._expire, record)
+            wait = min([LONGEST_SLEEP_S, *(wait for wait, _ in waits if wait > 0)])
+            with trio.move_on_after(wait):
+                await self._begun.wait()
+
+    async def _expire(self, record: TurnRecord) -> None:
+        self._events.tell(Kind.EXPIRED, **record.names, deadline_at=record.deadline_at)
+        with suppress(NoSuchTurn, TurnOver):
+            await _in_the_end(lambda: self._end(record.key, EndReason.EXPIRED), "ended")
+
+
+async def _in_the_end(change: Callable[[], Awaitable[object]], what: str) -> None:
+    """Change a turn, again and again while the host has no room for it."""
+    while True:
+        try:
+            await change()
+        except OSError as error:
+            log.error("a turn cannot be %s for now: %s", what, error)
+            await trio.sleep(RETRY_S)
+        else:
+            return

@@ -1,0 +1,60 @@
+"""A live turn, and what is known of one that begins."""
+
+import time
+import uuid
+from dataclasses import dataclass
+
+from fusefs.accounting import Totals, TurnAccount
+from fusefs.journal import TurnRecord
+from fusefs.messages import BeginTurn
+from fusefs.workspace import Stocktaking, Workspace
+from policy import keys
+from policy.deployment import Agent
+from policy.limits import NAME_BYTES
+from policy.refusals import LimitReached
+from policy.values import OnLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A growth that a limit has refused to the turn of this key."""
+
+    key: str
+    by: LimitReached
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A live turn."""
+
+    record: TurnRecord
+    workspace: Workspace
+    stocktaking: Stocktaking
+    has_outbox: bool
+    on_limit: OnLimit
+
+    @property
+    def account(self) -> TurnAccount:
+        """What it holds, and may hold."""
+        return self.workspace.account
+
+    @property
+    def when_empty(self) -> Totals:
+        """What an empty workspace of it holds: its outbox, a name and an inode."""
+        return Totals(NAME_BYTES, 1) if self.has_outbox else Totals(0, 0)
+
+
+def new_record(request: BeginTurn, agent: Agent, peer_uid: int, peer_gid: int) -> TurnRecord:
+    """The record of a turn that begins now, for a peer of that uid and gid."""
+    now = time.time()
+    return TurnRecord(
+        id=request.turn or str(uuid.uuid4()),
+        key=keys.key_for(agent.id, uuid.uuid4()),
+        agent=agent.id,
+        user=request.user,
+        org=request.org,
+        uid=peer_uid if request.uid is None else request.uid,
+        gid=peer_gid if request.gid is None else request.gid,
+        begun_at=now,
+        deadline_at=now + (request.deadline_seconds or agent.deadline_seconds),
+    )

@@ -1,0 +1,87 @@
+"""The commands about calls: call begin, call end; and about live turns: turn empty, turn limit."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import click
+from pydantic import BaseModel, ValidationError
+
+from fusefs.messages import BeginCall, CallEnded, ChangeLimits, EndCall
+from tools.cli_output import Output, command, print_json, size
+from tools.exits import Exit, Failure
+
+Asked = TypeVar("Asked", bound=BaseModel)
+
+
+def asked(kind: type[Asked], fields: dict[str, Any]) -> Asked:
+    """What a command asks for, from its options. Raises Failure (wrong usage) naming the options that are wrong."""
+    try:
+        return kind.model_validate({key: value for key, value in fields.items() if value is not None})
+    except ValidationError as error:
+        found = (".".join(map(str, e["loc"])).replace("_", "-") + f": {e['msg']}" for e in error.errors())
+        raise Failure("; ".join(one.removeprefix(": ") for one in found), Exit.USAGE) from error
+
+
+@command("begin")
+@click.argument("turn")
+@click.option("--call", metavar="ID", help="Your own id of the call; one is made where you give none.")
+@click.option("--pid", type=int, metavar="PID", help="A process of the call: all that it starts belongs to it.")
+@click.option("--agent", metavar="A", help="With --user: begin the turn where its id is new.")
+@click.option("--user", metavar="U", help="Whose turn it is to be.")
+@click.option("--org", metavar="O", help="The user's organisation.  [default: default]")
+def begin(output: Output, turn: str, **fields: object) -> None:
+    """Begin a call in TURN; prints JSON: call, turn, workspace, env.
+
+    Beginning a call that is live answers with the same call, which takes up --pid where it had none.
+    """
+    request = asked(BeginCall, fields)
+    with output.client() as client:
+        print_json(client.begin_call(turn, request))
+
+
+@command("end")
+@click.argument("call")
+@click.option("--exit-status", type=int, metavar="N", help="How its program ended.")
+@click.option("--signal", type=int, metavar="N", help="The signal that ended its program.")
+@click.option("--stop", is_flag=True, default=None, help="Kill what is left of its processes first.")
+def end(output: Output, call: str, **fields: object) -> None:
+    """End CALL: tells what limits refused since it began.
+
+    A call that has ended already, by itself, by a limit or with its turn, is answered the same.
+    """
+    request = asked(EndCall, fields)
+    with output.client() as client:
+        ended = client.end_call(call, request)
+    output.answer(ended, _ended_lines(ended))
+
+
+def _ended_lines(ended: CallEnded) -> Iterable[str]:
+    yield f"call {ended.call} of turn {ended.turn} has ended ({ended.how})"
+    yield from ended.notes
+
+
+@command("empty")
+@click.argument("turn")
+def empty(output: Output, turn: str) -> None:
+    """Empty the workspace of TURN: what was in it is gone at once, for everyone. Its calls go on."""
+    with output.client() as client:
+        emptied = client.empty(turn)
+    output.answer(emptied, [f"turn {emptied.turn} was emptied"])
+
+
+@command("limit")
+@click.argument("turn")
+@click.option("--turn-disk", required=True, metavar="SIZE", help="What it may hold, such as 128m.")
+@click.option("--force", is_flag=True, default=None, help="Also where it holds more than that.")
+def limit(output: Output, turn: str, **fields: object) -> None:
+    """Give a live TURN another limit, at once in force; refused where it holds more, or its user may not hold so much.
+
+    No file of it grows past this limit either.
+    """
+    request = asked(ChangeLimits, fields)
+    with output.client() as client:
+        changed = client.change_limits(turn, request)
+    now = None if changed.usage is None else changed.usage.limit_bytes
+    output.answer(changed, [f"turn {changed.turn} may hold {size(now)}"])
+    if changed.note is not None:
+        output.note(f"fusefs: {changed.note}")

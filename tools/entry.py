@@ -1,0 +1,36 @@
+"""What the command `fusefs` starts with: `fusefs run` goes its own, short way; every other command imports at ease."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    words = sys.argv[1:]
+    socket, rest = _ahead(words)
+    if rest[:1] == ["run"]:
+        from tools.cli_run import main as run
+
+        status = run(rest[1:], socket)
+        sys.stdout.flush()
+        os._exit(status)  # all is closed; to take the interpreter down in order is of no use, and takes time
+    from tools.cli import main as others
+
+    others()
+
+
+def _ahead(words: list[str]) -> tuple[str | None, list[str]]:
+    """The options of all commands that stand before the command's name, and what follows."""
+    socket = None
+    while words and words[0].startswith("-"):
+        name, given, value = words[0].partition("=")
+        words = words[1:]
+        if name == "--socket":
+            socket, words = (value, words) if given else (words[0] if words else None, words[1:])
+        elif name != "--json":
+            return None, []
+    return socket, words
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The client for trio programs; tools.client has the same for ordinary ones.
+
+async with TrioClient() as client, client.turn(agent="field-guide", user="ada") as turn:
+    result = await turn.run(["python3", "-c", "print(6 * 7)"], capture=True)
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import httpx
+import trio
+
+from fusefs.event_schema import Event
+from fusefs.messages import (
+    Account,
+    BeginCall,
+    BeginTurn,
+    CallBegun,
+    CallEnded,
+    ChangeLimits,
+    DaemonInfo,
+    EndCall,
+    LimitsChanged,
+    TurnBegun,
+    TurnView,
+    UsageBy,
+)
+from tools import questions
+from tools.event_stream import RECONNECT_SECONDS, Cursor
+from tools.questions import Question
+from tools.reaching import BROKEN, default_socket, explained, refused
+from tools.turn_work import TrioTurn, TurnFields, over_already
+
+T = TypeVar("T")
+
+
+class TrioClient:
+    """The same for trio programs; an async context manager."""
+
+    def __init__(self, socket: Path | None = None, *, timeout: float | None = None) -> None:
+        """A client of the daemon at `socket` (default_socket() where none is given).
+
+        It waits `timeout` seconds for an answer; by default 10, and 60 where something is changed.
+        """
+        self.socket = socket or default_socket()
+        self._timeout = timeout
+        transport = httpx.AsyncHTTPTransport(uds=os.fspath(self.socket))
+        self._http = httpx.AsyncClient(transport=transport, base_url=questions.BASE_URL)
+
+    async def begin(self, request: BeginTurn) -> TurnBegun:
+        """Begin a turn, or get the live one of the same id."""
+        return await self._send(questions.begin(request))
+
+    @asynccontextmanager
+    async def turn(self, **fields: Unpack[TurnFields]) -> AsyncIterator[TrioTurn]:
+        """A turn to run programs in: begun, or gone on with where it is live; ended when the block is left."""
+        begun = await self.begin(BeginTurn.model_validate(fields))
+        try:
+            yield TrioTurn(self.socket, begun)
+        finally:
+            with trio.CancelScope(shield=True), over_already():
+                await self.end(begun.key)
+
+    async def turns(self) -> list[TurnView]:
+        """All live turns."""
+        return await self._send(questions.turns())
+
+    async def show(self, turn: str) -> TurnView:
+        """A live turn, by id or key."""
+        return await self._send(questions.show(turn))
+
+    async def end(self, turn: str) -> TurnView:
+        """End a live turn, by id or key."""
+        return await self._send(questions.end(turn))
+
+    async def empty(self, turn: str) -> TurnView:
+        """Empty a live turn's workspace; its calls go on."""
+        return await self._send(questions.empty(turn))
+
+    async def change_limits(self, turn: str, request: ChangeLimits) -> LimitsChanged:
+        """Give a live turn other limits, at once in force."""
+        return await self._send(questions.change_limits(turn, request))
+
+    async def begin_call(self, turn: str, request: BeginCall) -> CallBegun:
+        """Begin a call, and its turn where the request names agent and user and the turn is new."""
+        return await self._send(questions.begin_call(turn, request))
+
+    async def end_call(self, call: str, request: EndCall) -> CallEnded:
+        """End a call; one that has ended already is answered the same."""
+        return await self._send(questions.end_call(call, request))
+
+    async def usage(self, by: UsageBy | None = None) -> list[Account]:
+        """What accounts hold of their limits."""
+        return await self._send(questions.usage(by))
+
+    async def daemon(self) -> DaemonInfo:
+        """The daemon that answers."""
+        return await self._send(questions.daemon())
+
+    async def reload(self) -> DaemonInfo:
+        """Have the daemon take up new code and configuration; the answer is of the worker that will be replaced."""
+        return await self._send(questions.reload())
+
+    async def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
+        """The latest events after that of the id `since`, oldest first; with `follow`, then each as it comes.
+
+        A worker that ends is no end to them, and none is told twice.
+        """
+        cursor = Cursor(follow=follow, since=since)
+        timeout = cursor.timeout(self._timeout or questions.ASK_SECONDS)
+        while True:
+            with explained(self.socket), suppress(*BROKEN):
+                async with self._http.stream("GET", cursor.path, timeout=timeout) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        raise refused(response)
+                    async for line in response.aiter_lines():
+                        for event in cursor.read(line):
+                            yield event
+                if not follow:
+                    return
+            await trio.sleep(RECONNECT_SECONDS)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _send(self, question: Question[T]) -> T:
+        with explained(self.socket):
+            try:
+                response = await self._request(question)
+            except BROKEN:
+                if not question.may_be_sent_again:
+                    raise
+                response = await self._request(question)
+        return question.read(response)
+
+    async def _request(self, question: Question[T]) -> httpx.Response:
+        timeout = question.patience if self._timeout is None else self._timeout
+        return await self._http.request(
+            question.method, question.path, json=question.body, params=question.query, timeout=timeout
+        )
