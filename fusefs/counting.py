@@ -25,11 +25,13 @@ class Counted(Protocol):
 class Count:
     """A count of a part of what a scratch holds; it has begun. Meanwhile `kept_back` bytes are expected to be taken.
 
-    `expect` keeps back, or gives up where it is negative, room for so many bytes.
+    `expect` keeps back, or gives up where it is negative, room for so many bytes. `done` is set in the end.
     """
 
-    def __init__(self, scratch: Counted, expect: Callable[[int], None], kept_back: int = UNKNOWN) -> None:
-        self.done = trio.Event()
+    def __init__(
+        self, scratch: Counted, done: trio.Event, expect: Callable[[int], None], kept_back: int = UNKNOWN
+    ) -> None:
+        self.done = done
         self._scratch = scratch
         self._expect = expect
         self._kept_back = kept_back

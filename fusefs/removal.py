@@ -39,7 +39,9 @@ class Removal:
         scratch = self._accounts.scratch_of(agent, limits)
         held = self._accounts.left(agent, tree.name)
         if held is None:
-            self._nursery.start_soon(self._count_and_remove, tree, scratch, Count(scratch, scratch.expect))
+            self._nursery.start_soon(
+                self._count_and_remove, tree, scratch, Count(scratch, trio.Event(), scratch.expect)
+            )
         else:
             scratch.settle(held.bytes, held.inodes)
             self._nursery.start_soon(self.remove, tree, scratch, held)

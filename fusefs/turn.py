@@ -4,10 +4,12 @@ import time
 import uuid
 from dataclasses import dataclass
 
+import trio
+
 from fusefs.accounting import Totals, TurnAccount
 from fusefs.journal import TurnRecord
 from fusefs.messages import BeginTurn
-from fusefs.workspace import Stocktaking, Workspace
+from fusefs.workspace import Workspace
 from policy import keys
 from policy.deployment import Agent
 from policy.limits import NAME_BYTES
@@ -25,11 +27,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A live turn."""
+    """A live turn. `counted` is set when all that its workspace held at the daemon's start is charged."""
 
     record: TurnRecord
     workspace: Workspace
-    stocktaking: Stocktaking
+    counted: trio.Event
     has_outbox: bool
     on_limit: OnLimit
 

@@ -124,11 +124,12 @@ class Turns:
             record = new_record(request, agent, peer_uid, peer_gid)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
             try:
-                turn = self._take_up(record, lookups=0)
+                turn = self._take_up(record)
             except OSError:
                 await trio.to_thread.run_sync(self._unmake, record)
                 raise
-            turn.stocktaking.finish()
+            turn.account.settle(*turn.when_empty)
+            turn.counted.set()
             self._events.tell(Kind.BEGUN, **record.names, deadline_at=record.deadline_at)
             return turn
 
@@ -160,7 +161,7 @@ class Turns:
         """
         found = await self.find(turn)
         workspace = found.workspace
-        await found.stocktaking.finished()
+        await found.counted.wait()
         async with alone(workspace) as run, self._changing:
             ending = await self._find_or_explain(turn)
             record = replace(ending.record, ended_at=time.time(), how=reason.value)
@@ -182,7 +183,7 @@ class Turns:
         Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new directories.
         """
         found = await self.find(turn)
-        await found.stocktaking.finished()
+        await found.counted.wait()
         async with alone(found.workspace) as run, self._changing:
             live = await self._find_or_explain(turn)
             tree, backing = await trio.to_thread.run_sync(self._exchange, live)
@@ -272,8 +273,10 @@ class Turns:
         for record in self._journal.live():
             if record.key in trees:
                 trees.discard(record.key)
-                turn = self._take_up(record, lookups=UNCOUNTED if resumed else 0)
-                self._nursery.start_soon(take_stock, turn.stocktaking)
+                try:
+                    self._go_on_with(record, lookups=UNCOUNTED if resumed else 0)
+                except OSError as error:
+                    log.error("turn %s cannot be taken up, until the next start or reload: %s", record.id, error)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
                 self._journal.end(record.key, time.time(), EndReason.LOST.value)
@@ -284,9 +287,15 @@ class Turns:
             agent = self._agent(keys.agent_of(tree.name))
             self._removal.sweep(tree, agent.id, agent.limits)
 
-    def _take_up(self, record: TurnRecord, *, lookups: int) -> Turn:
-        agent = self._agent(record.agent)
+    def _go_on_with(self, record: TurnRecord, *, lookups: int) -> None:
+        """Take up a turn of an earlier daemon, and take stock of what it holds."""
         put_down = self._accounts.left(record.agent, record.key) is not None
+        turn = self._take_up(record)
+        stocktaking = Stocktaking(turn.workspace, lookups, put_down, turn.counted)
+        self._nursery.start_soon(take_stock, stocktaking)
+
+    def _take_up(self, record: TurnRecord) -> Turn:
+        agent = self._agent(record.agent)
         limits = agent.limits.with_turn_disk(record.turn_disk)
         account = self._accounts.open_turn(record.key, record.agent, record.user, limits, self._hears_refusals(record))
         try:
@@ -295,14 +304,7 @@ class Turns:
         except OSError:
             self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
             raise
-        try:
-            stocktaking = Stocktaking(workspace, lookups, put_down)
-        except OSError:
-            self._surfaces.close(record, workspace)
-            workspace.close()
-            self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
-            raise
-        turn = Turn(record, workspace, stocktaking, agent.has_outbox, agent.sandbox.on_limit)
+        turn = Turn(record, workspace, trio.Event(), agent.has_outbox, agent.sandbox.on_limit)
         self._live[record.key] = turn
         return turn
 

@@ -13,6 +13,8 @@ import stat
 import time
 from collections import deque
 
+import trio
+
 from fusefs import backing
 from fusefs.accounting import Totals
 from fusefs.counting import Count
@@ -37,9 +39,10 @@ class Stocktaking:
 
     `lookups` is what the kernel may hold of each inode in it: none, or an unknown number. Where an earlier worker had
     `put_down` what it holds, that is charged at once, and set right in the end; else growth has to wait so long.
+    `done` is set in the end.
     """
 
-    def __init__(self, workspace: Workspace, lookups: int, put_down: bool) -> None:
+    def __init__(self, workspace: Workspace, lookups: int, put_down: bool, done: trio.Event) -> None:
         self._workspace = workspace
         self._lookups = lookups
         self._places: dict[int, list[Place]] = {}
@@ -50,11 +53,11 @@ class Stocktaking:
         account = workspace.account
         if put_down:
             self._charged = account.take_over()
-            self._count = Count(account.scratch, account.expect, ONE_REQUEST)
+            self._count = Count(account.scratch, done, account.expect, ONE_REQUEST)
         else:
             self._charged = Totals(0, 0)
-            self._count = Count(account.scratch, account.scratch.expect)
-        self._bytes, self._inodes = workspace.take_orphans() if lookups else workspace.clear_orphans()
+            self._count = Count(account.scratch, done, account.scratch.expect)
+        self._bytes, self._inodes = self._look_at_orphans()
         workspace.inodes.search(self)
         self._try_to_read(workspace.root, b".")
 
@@ -124,10 +127,6 @@ class Stocktaking:
             workspace.account.give_up(self._failure)
         self._count.finish()
 
-    async def finished(self) -> None:
-        """Return when all is charged."""
-        await self._count.done.wait()
-
     def _try(self, nodeid: int) -> None:
         try:
             entry = self.claim(nodeid)
@@ -136,6 +135,13 @@ class Stocktaking:
             return
         if entry is not None and entry.lookups <= 0:
             self._workspace.drop(entry)
+
+    def _look_at_orphans(self) -> Totals:
+        try:
+            return self._workspace.take_orphans() if self._lookups else self._workspace.clear_orphans()
+        except OSError as error:
+            self._fail(error, b"open")
+            return Totals(0, 0)
 
     def _try_to_read(self, directory: WorkspaceDirectory, name: bytes) -> None:
         try:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from fusefs import backing
 from fusefs.accounting import Accounts, Totals
@@ -143,7 +144,7 @@ def test_totals_are_right_whatever_is_moved_and_removed_meanwhile(
     if known:
         put_down(left, wrong_by=dice.randrange(-5, 5) * KIB)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, lookups, put_down=known)
+    stocktaking = Stocktaking(workspace, lookups, put_down=known, done=trio.Event())
     while not stocktaking.is_done:
         for _ in range(dice.randrange(4)):
             change(workspace, left.work, names, dice)
@@ -155,7 +156,7 @@ def test_totals_are_right_whatever_is_moved_and_removed_meanwhile(
 def test_growth_waits_until_all_is_counted(left: Left) -> None:
     (left.work / "file").write_bytes(b"x")
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, 0, put_down=False)
+    stocktaking = Stocktaking(workspace, 0, put_down=False, done=trio.Event())
     caller = Asking()
     with pytest.raises(StillCounting) as told:
         workspace.root.mkdir(b"folder", 0o700, caller)
@@ -174,7 +175,7 @@ def test_what_was_put_down_is_in_force_at_once_and_set_right_in_the_end(left: Le
     (left.work / "file").write_bytes(bytes(8 * KIB))
     put_down(left, wrong_by=3 * KIB)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=True)
+    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=True, done=trio.Event())
     workspace.root.mkdir(b"folder", 0o700, Asking())
     left.account.bound_bytes = left.account.used_bytes + 4 * KIB
     with pytest.raises(StillCounting):  # it might fit, once all is counted: not refused, and not let pass
@@ -192,7 +193,7 @@ def test_an_inode_deep_in_the_tree_is_found_by_its_number_at_once(left: Left) ->
     found: list[int] = []
     left.inodes.on_found(found.append)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=False)
+    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=False, done=trio.Event())
     nodeid = (deep / "file").stat().st_ino
     node = left.inodes.live(nodeid)
     assert node.nodeid == nodeid
@@ -217,7 +218,7 @@ def test_what_cannot_be_read_stops_growth_and_nothing_else(left: Left, monkeypat
 
     monkeypatch.setattr(backing, "numbered_names", fails)
     workspace = left.workspace()
-    Stocktaking(workspace, UNCOUNTED, put_down=False).finish()
+    Stocktaking(workspace, UNCOUNTED, put_down=False, done=trio.Event()).finish()
     sound, _ = workspace.root.lookup(b"sound")
     assert isinstance(sound, WorkspaceDirectory)
     sound.unlink(b"file")
