@@ -25,7 +25,7 @@ from fusefs import disk
 from fusefs.accounting import TurnAccount
 from fusefs.in_hand import InHand
 from fusefs.nodes import Realm
-from fusefs.table import Table
+from fusefs.table import CAREFUL_THREAD, Table
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +57,12 @@ class Careful:
     def __init__(
         self, root: int, account: TurnAccount, table: Table, in_hand: InHand, relax: Callable[[], None]
     ) -> None:
-        self._root = root
         self._account = account
         self._reserved = 0
         self._table = table
         self._in_hand = in_hand
         self._place = table.open_place(root)
+        self._thread_name = f"{CAREFUL_THREAD}{self._place}"
         self._relax = relax
         self._lock = trio.Lock()
         self._thread = trio.CapacityLimiter(1)
@@ -93,13 +93,11 @@ class Careful:
     async def alone(self) -> AsyncIterator[Runs]:
         """Meanwhile no other operation of the turn runs, but those given to what this gives."""
         async with self._lock:
-            self._table.under_way(self._place, self._root, True)
             try:
                 while self._put_off:
                     await self._run_put_off(self._put_off.pop(0))
                 yield self._run
             finally:
-                self._table.under_way(self._place, self._root, False)
                 self._look_whether_quick()
 
     async def hold_until(
@@ -126,7 +124,9 @@ class Careful:
                     answer: T = wanted
                     return answer
                 try:
-                    answered = await trio.to_thread.run_sync(self._timed, wanted, limiter=self._thread)
+                    answered = await trio.to_thread.run_sync(
+                        self._timed, wanted, limiter=self._thread, thread_name=self._thread_name
+                    )
                 except BaseException as error:
                     go_on = partial(made.throw, error)
                 else:

@@ -53,6 +53,8 @@ CONCURRENT_REQUESTS = 4096
 
 Each takes a task while it waits, and the memory that its own request fills.
 """
+OVER_LOOK_S = 0.1
+"""How often it is looked whether a call is over that an earlier worker was killed in."""
 DRAIN_S = 1.0
 """How long a worker that makes way waits for calls that wait for a disk; the next one is sent them again."""
 SETTLE_EVERY_S = 5.0
@@ -125,7 +127,7 @@ async def _serve(
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed)
-        await _take_care(inherited, shared.table, turns, nursery)
+        await _take_care(inherited, turns, nursery)
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
         calls = Calls(journal, events, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
@@ -243,7 +245,7 @@ def _info(settings: Settings, inherited: Inherited, careful: Sized, started: flo
     )
 
 
-async def _take_care(inherited: Inherited, table: Table, turns: Turns, nursery: trio.Nursery) -> None:
+async def _take_care(inherited: Inherited, turns: Turns, nursery: trio.Nursery) -> None:
     """After a worker that a disk had wait: be careful with all turns.
 
     What such a worker waits in may still be carried out, but not once it is gone. Until then nothing new is done in
@@ -251,20 +253,20 @@ async def _take_care(inherited: Inherited, table: Table, turns: Turns, nursery: 
     """
     if not inherited.careful:
         return
-    gone = {each: trio.Event() for each in inherited.lingering}
-    for each, event in gone.items():
-        nursery.start_soon(_tell_gone, each, event)
-    calling = {in_hand.turn for in_hand in table.in_hand() if in_hand.under_way}
+    over = {each: trio.Event() for each in inherited.lingering}
+    for each, event in over.items():
+        nursery.start_soon(_tell_over, each, event)
     taken_care_of = [(workspace.root_nodeid, workspace.be_careful()) for workspace in turns.workspaces()]
     for root, careful in taken_care_of:
-        until = [event for each, event in gone.items() if root in calling or each.turn in (root, 0)]
+        until = [event for each, event in over.items() if each.turn in (root, 0)]
         if until:
             await nursery.start(careful.hold_until, partial(_all_of, until))
 
 
-async def _tell_gone(lingering: Lingering, gone: trio.Event) -> None:
-    await trio.lowlevel.wait_readable(lingering.process)
-    gone.set()
+async def _tell_over(lingering: Lingering, over: trio.Event) -> None:
+    while not lingering.is_over():  # noqa: ASYNC110 - nobody tells when a thread of another process ends
+        await trio.sleep(OVER_LOOK_S)
+    over.set()
 
 
 async def _all_of(events: Sequence[trio.Event]) -> None:

@@ -12,6 +12,7 @@ import select
 import socket
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fusefs import mounts, session
@@ -38,8 +39,8 @@ class Estate:
         self.kernel = kernel
         self.listener = listener
         self.table = table
-        self.lingering: dict[int, Lingering] = {}
-        """Workers that were killed and are not gone, by pid."""
+        self.lingering: dict[int, list[Lingering]] = {}
+        """Workers that were killed and are not gone, by their pidfds: the threads that wait."""
         self._has_session = True
         self._facts = facts
         self._lock = lock
@@ -65,20 +66,21 @@ class Estate:
 
     def environment(self, worker: int) -> dict[str, str]:
         """For the next supervisor: where its heirlooms are, and the worker that serves meanwhile."""
-        lingering = {pid: each.turn for pid, each in self.lingering.items()}
+        lingering = [thread for threads in self.lingering.values() for thread in threads]
         told = {HANDED_ON: {**self.heirlooms(), "worker": worker}, LINGERING: lingering}
         return {**os.environ, **{name: json.dumps(value) for name, value in told.items()}}
 
-    def linger(self, pid: int, turn: int) -> None:
-        """Remember a worker that was killed and is not gone (see `Lingering`). Nothing where it is gone by now."""
+    def linger(self, pid: int, threads: list[Lingering]) -> None:
+        """Remember a worker that was killed and is not gone. Nothing where it is gone by now."""
         with suppress(ProcessLookupError):
-            self.lingering[pid] = Lingering(os.pidfd_open(pid), turn)
+            self.lingering[os.pidfd_open(pid)] = threads
 
     def reap(self) -> list[int]:
         """Forget those of them that are gone now; answers which."""
-        gone = [pid for pid, each in self.lingering.items() if select.select([each.process], [], [], 0)[0]]
-        for pid in gone:
-            os.close(self.lingering.pop(pid).process)
+        over = [process for process in self.lingering if select.select([process], [], [], 0)[0]]
+        gone = [self.lingering.pop(process)[0].pid for process in over]
+        for process, pid in zip(over, gone, strict=True):
+            os.close(process)
             with suppress(ChildProcessError):  # another supervisor had started it
                 os.waitpid(pid, 0)
         return gone
@@ -123,7 +125,7 @@ def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
     Unmounted.
     """
     handed = _handed_on()
-    lingering = json.loads(os.environ.pop(LINGERING, "{}"))
+    lingering = [Lingering(*each) for each in json.loads(os.environ.pop(LINGERING, "[]"))]
     worker = handed.pop("worker", None)
     table = _table_of(handed, worker)
     layout = Layout(settings.state)
@@ -144,8 +146,8 @@ def opened(settings: Settings) -> Iterator[tuple[Estate, Predecessor | None]]:
             predecessor = None
         else:
             estate = Estate(kernel, listener, table, handed["facts"], lock)
-            for pid, turn in lingering.items():
-                estate.linger(int(pid), turn)
+            for pid, threads in groupby(lingering, lambda each: each.pid):
+                estate.linger(pid, list(threads))
             predecessor = Predecessor(facts["restarts"], worker)
         stack.callback(estate.end_session)
         yield estate, predecessor

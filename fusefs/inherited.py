@@ -1,6 +1,7 @@
 """What every worker of a mount takes over from the supervisor, and how a worker ends."""
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,14 +33,32 @@ class Loss(NamedTuple):
 
 
 class Lingering(NamedTuple):
-    """A worker that was killed and is not gone, since the kernel has it wait for a disk.
+    """A thread of a worker that was killed and is not gone, since the kernel has it wait for a disk.
 
-    It never runs again; but the one call that it waits in may still be carried out. `process` is its pidfd, `turn` the
-    root of the turn that the call is for; 0 where that is not known.
+    It never runs again; but the one call that it waits in may still be carried out. `turn` is the root of the turn that
+    the call is for; 0 where that is not known.
     """
 
-    process: int
+    pid: int
+    thread: int
     turn: int
+
+    def is_over(self) -> bool:
+        """Whether the call is over, and the thread with it."""
+        return thread_state(self.pid, self.thread) in ENDED
+
+
+ENDED = "XZ"
+"""States of a thread that has ended (proc_pid_stat(5))."""
+
+
+def thread_state(pid: int, thread: int) -> str:
+    """The state of a thread; X where it is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rpartition(") ")[2][:1]
+    except OSError:
+        return ENDED[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +78,4 @@ class Inherited:
     resumed: bool
     loss: Loss | None
     careful: bool = False
-    lingering: tuple[Lingering, ...] = ()
+    lingering: Sequence[Lingering] = ()

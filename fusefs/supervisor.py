@@ -16,13 +16,13 @@ from typing import Protocol
 
 from fusefs import estate
 from fusefs.daemon import warm_up
-from fusefs.inherited import REPLACE, UNMOUNTED, Inherited, Loss
+from fusefs.inherited import REPLACE, UNMOUNTED, Inherited, Lingering, Loss
 from fusefs.notify import Notifier
 from fusefs.patience import Patience
 from fusefs.reloading import Check
 from fusefs.settings import Settings
 from fusefs.signals import Signals, caught
-from fusefs.table import NO_TURN
+from fusefs.table import CAREFUL_THREAD, NO_TURN
 from fusefs.worker import UNKNOWN, Word, Worker
 from policy.backoff import Backoff
 
@@ -99,6 +99,7 @@ class Supervisor:
         self._patience = Patience(settings.hang_seconds, time.monotonic())
         self._is_killed = False
         self._is_careful = False
+        self._waiting: dict[int, str] = {}
 
     def run(self, predecessor: estate.Predecessor | None) -> int:
         """Serve until the mount is gone; answers the exit status."""
@@ -151,7 +152,7 @@ class Supervisor:
             resumed=resumed,
             loss=self._loss,
             careful=self._is_careful or bool(held.lingering),
-            lingering=tuple(held.lingering.values()),
+            lingering=[thread for threads in held.lingering.values() for thread in threads],
         )
         waiting = () if self._starter is None else self._starter.descriptors
         held.record(self._restarts)
@@ -162,10 +163,17 @@ class Supervisor:
         return worker
 
     def _let_linger(self, worker: Worker) -> None:
-        """A worker will not run any more, but is not gone: the kernel has it wait for a disk."""
-        stuck = self._estate.table.stuck()
-        unsaid = NO_TURN if worker.has_left_its_loop() else 0
-        self._estate.linger(worker.pid, stuck.turn if stuck.pid == worker.pid else unsaid)
+        """A worker will not run any more, but is not gone: the kernel has some of its threads wait for a disk."""
+        table, threads = self._estate.table, []
+        stuck = table.stuck()
+        for thread, name in self._waiting.items():
+            turn = NO_TURN
+            if thread == worker.pid:  # its loop's
+                turn = stuck.turn if stuck.pid == worker.pid else 0
+            elif name.startswith(CAREFUL_THREAD):
+                turn = table.turn_at(int(name.removeprefix(CAREFUL_THREAD)))
+            threads.append(Lingering(worker.pid, thread, turn))
+        self._estate.linger(worker.pid, threads)
 
     def _lose(self, worker: Worker) -> None:
         code = worker.exit_code
@@ -204,15 +212,15 @@ class Supervisor:
         """Return when the worker has ended."""
         while True:
             check = () if self._check is None else (self._check.descriptor,)
-            lingering = [each.process for each in self._estate.lingering.values()]
             pause = KILLED_LOOK_S if self._is_killed else self._settings.pulse_seconds
-            _readable([self._signals.descriptor, *worker.watched(), *check, *lingering], pause)
+            _readable([self._signals.descriptor, *worker.watched(), *check, *self._estate.lingering], pause)
             for number in self._signals.come():
                 self._on_signal(worker, number)
             ended = worker.has_ended()
             if (word := worker.word()) is not None:
                 self._hear(worker, word)
-            if ended or (self._is_killed and worker.lingers()):
+            self._waiting = worker.waiting() if self._is_killed and not ended else {}
+            if ended or self._waiting:
                 return
             for pid in self._estate.reap():
                 log.info("worker %d, which had to wait for a disk, is gone", pid)

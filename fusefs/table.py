@@ -42,7 +42,7 @@ _SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kin
 _SLOTS_AT = 4096
 _INDEX_BITS = SLOTS.bit_length() - 1
 _PLACES_AT = _SLOTS_AT + SLOTS * _SLOT.size
-_PLACE = struct.Struct("<QI4x")  # the turn's root, whether an operation is under way; the operation follows
+_PLACE = struct.Struct("<Q8x")  # the turn's root; the operation follows
 _PLACE_BYTES = 1024
 PLACES = 1 << 10
 """Turns that may have an operation of their own in hand at once."""
@@ -85,17 +85,16 @@ def check_layout(layout: int) -> None:
         raise OtherLayout(layout)
 
 
+CAREFUL_THREAD = "careful-"
+"""How the name begins of a thread that makes a call for a careful turn; the number of the turn's place follows."""
 NO_TURN = 1
 """In place of a turn's root: of none."""
 
 
 class InHand(NamedTuple):
-    """What a worker has left in hand: of which turn (its root's nodeid; 0 where it is not told), whether a call for it
-    was under way, and the operation.
-    """
+    """What a worker has left in hand: of which turn (its root's nodeid; 0 where it is not told), and the operation."""
 
     turn: int
-    under_way: bool
     record: bytes
 
 
@@ -119,7 +118,7 @@ class Table:
         self._memory = mmap.mmap(descriptor, _SIZE)
         self._telling = self.untold() != 0
         (self._mark,) = _MARK.unpack_from(self._memory, _MARK_AT)
-        self._closed_places = {self._turn_at(place)[0]: place for place in range(1, self._places_used() + 1)}
+        self._closed_places = {self.turn_at(place): place for place in range(1, self._places_used() + 1)}
         self._free = [index for index in range(self._mark) if not self._slot(index)[0]]
 
     @classmethod
@@ -164,8 +163,8 @@ class Table:
 
     def in_hand(self) -> list[InHand]:
         """The operations that were last about to be applied."""
-        places = [InHand(*self._turn_at(place), self._record(place)) for place in range(1, self._places_used() + 1)]
-        return [InHand(0, False, self._record(0)), *places]
+        places = [InHand(self.turn_at(place), self._record(place)) for place in range(1, self._places_used() + 1)]
+        return [InHand(0, self._record(0)), *places]
 
     def _record(self, place: int) -> bytes:
         at, most = self._place(place)
@@ -193,25 +192,20 @@ class Table:
                 return 0
             place = self._closed_places.pop(next(iter(self._closed_places)))
             self.take_in_hand(b"", place)
-        self.under_way(place, turn, False)
+        _PLACE.pack_into(self._memory, _PLACES_AT + (place - 1) * _PLACE_BYTES, turn)
         return place
-
-    def under_way(self, place: int, turn: int, is_under_way: bool) -> None:
-        """Remember whether a turn has an operation under way."""
-        if place:
-            _PLACE.pack_into(self._memory, _PLACES_AT + (place - 1) * _PLACE_BYTES, turn, is_under_way)
 
     def close_place(self, place: int) -> None:
         """A turn needs it no more; what is in it stays known until another one has it."""
         if place:
-            self._closed_places[self._turn_at(place)[0]] = place
+            self._closed_places[self.turn_at(place)] = place
 
     def _places_used(self) -> int:
         return int(_MARK.unpack_from(self._memory, _PLACES_MARK_AT)[0])
 
-    def _turn_at(self, place: int) -> tuple[int, bool]:
-        turn, under_way = _PLACE.unpack_from(self._memory, _PLACES_AT + (place - 1) * _PLACE_BYTES)
-        return turn, bool(under_way)
+    def turn_at(self, place: int) -> int:
+        """Whose a place is; 0 of the common one."""
+        return int(_PLACE.unpack_from(self._memory, _PLACES_AT + (place - 1) * _PLACE_BYTES)[0]) if place else 0
 
     def _slot(self, index: int) -> tuple[int, ...]:
         return _SLOT.unpack_from(self._memory, _SLOTS_AT + index * _SLOT.size)

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import NoReturn, Self
 
 from fusefs.control_socket import SocketUnusable
 from fusefs.daemon import serve
 from fusefs.estate import Estate
-from fusefs.inherited import REFUSED, REPLACE, UNMOUNTED, Inherited, Replaced
+from fusefs.inherited import ENDED, REFUSED, REPLACE, UNMOUNTED, Inherited, Replaced, thread_state
 from fusefs.journal import JournalUnusable
 from fusefs.layout import StateUnusable
 from fusefs.session import SessionError
@@ -35,7 +36,7 @@ UNKNOWN = 256
 ORPHAN_S = 1
 """How long an orphaned worker waits: whoever kills its supervisor may be about to kill it, too."""
 _PR_SET_PDEATHSIG = 1
-_ENDED, _WAITS = "XZ", "D"
+_WAITS = "D"
 KNOWN_FAILURES = (SessionError, StateUnusable, JournalUnusable, SocketUnusable, OtherLayout)
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LONGEST_WORD = 1 << 16
@@ -124,29 +125,23 @@ class Worker:
                 told = dict(line.split(":\t", 1) for line in status if ":\t" in line)
         except OSError:
             return True
-        return told["State"][:1] in _ENDED or bool(int(told["SigPnd"], 16) & 1 << signal.SIGKILL - 1)
+        return told["State"][:1] in ENDED or bool(int(told["SigPnd"], 16) & 1 << signal.SIGKILL - 1)
 
-    def lingers(self) -> bool:
-        """Whether a worker that was killed is kept from its end: its threads wait in a system call or have ended.
+    def waiting(self) -> dict[int, str]:
+        """The threads that keep a worker from its end that was killed, by number, with their names.
 
-        It never acts any more: the kernel lets go of those only to have them end, too.
+        They wait in a system call, and all others have ended. None of them acts any more: the kernel lets go of them
+        only to have them end, too. Empty where it is not so, or not yet.
         """
         try:
-            states = {self._state(thread) for thread in os.listdir(f"/proc/{self.pid}/task")}
-        except OSError:
-            return False
-        return _WAITS in states and states <= {_WAITS, *_ENDED}
-
-    def has_left_its_loop(self) -> bool:
-        """Whether its first thread, in which the loop runs, has ended."""
-        return self._state(str(self.pid)) in _ENDED
-
-    def _state(self, thread: str) -> str:
-        try:
-            with open(f"/proc/{self.pid}/task/{thread}/stat", encoding="ascii", errors="replace") as stat:
-                return stat.read().rpartition(") ")[2][:1]
-        except OSError:
-            return _ENDED[0]
+            states = {int(thread): "" for thread in os.listdir(f"/proc/{self.pid}/task")}
+            states = {thread: thread_state(self.pid, thread) for thread in states}
+            waiting = [thread for thread, state in states.items() if state == _WAITS]
+            if any(state not in _WAITS + ENDED for state in states.values()):
+                return {}
+            return {each: Path(f"/proc/{self.pid}/task/{each}/comm").read_text().strip() for each in waiting}
+        except OSError:  # some have ended meanwhile
+            return {}
 
     def served_s(self) -> float:
         """For how long it has served; 0 where it never did."""

@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from fusefs.messages import BeginTurn
 from tests.mounted.disk import Disk, daemon_on_faulty_disk, waits
 from tests.mounted.harness import ROOMY, Daemon, holds_within
 from tests.mounted.walk import charged, walked
+from tools.client import Client
+
+pytestmark = pytest.mark.timeout(240)
 
 STALL_S = 12.0
 MOST_PAUSE_S = 10.0
@@ -52,11 +56,31 @@ subprocess.run(["git", "fsck", "--strict"], check=True, capture_output=True)
 """
 
 
+def begin(daemon: Daemon, user: str) -> dict[str, Any]:
+    """Begin a turn, without the time that a command takes to start."""
+    with Client(daemon.socket) as client:
+        return client.begin(BeginTurn(agent="roomy", user=user)).model_dump()
+
+
+def end(daemon: Daemon, turn: dict[str, Any]) -> None:
+    with Client(daemon.socket) as client:
+        client.end(turn["key"])
+
+
+def kill(daemon: Daemon) -> None:
+    os.kill(daemon.status()["pid"], signal.SIGKILL)
+
+
+def reload(daemon: Daemon) -> None:
+    done = daemon.fusefs("reload")
+    assert done.returncode == 0, done.stderr
+
+
 class Bystander:
     """A program at work in a turn of its own, which the disk serves."""
 
     def __init__(self, daemon: Daemon) -> None:
-        self.turn = daemon.begin(user="bob")
+        self.turn = begin(daemon, "bob")
         self.workspace = Path(self.turn["workspace"])
         self._process = subprocess.Popen([sys.executable, "-c", LOOP, self.workspace])
         assert holds_within(30, lambda: (self.workspace / "rounds").exists())
@@ -81,7 +105,7 @@ def bystander(daemon: Daemon, what: str) -> Iterator[Bystander]:
         rounds, longest = running.told()
         print(f"{what}: {rounds} rounds beside it, the longest {longest:.2f} s")
         assert longest < MOST_PAUSE_S
-        daemon.end(running.turn["key"])
+        end(daemon, running.turn)
     finally:
         running._process.kill()
 
@@ -135,9 +159,9 @@ def program(turn: dict[str, Any], code: str) -> subprocess.Popen[bytes]:
 
 def answers(daemon: Daemon, turn: dict[str, Any]) -> None:
     """Everything that an operator asks is answered."""
-    done = daemon.fusefs("usage", "--json", timeout=20)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
+    with Client(daemon.socket) as client:
+        assert client.usage()
+        assert client.turns()
     done = subprocess.run(["df", turn["workspace"]], capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stderr
     assert json.loads((daemon.mountpoint / "status" / "usage.json").read_text())
@@ -173,7 +197,7 @@ WRITTEN = b"yy" + b"x" * 99_998
 
 
 def test_a_stalled_write_makes_its_own_program_wait_and_nobody_else(daemon: Daemon, disk: Disk) -> None:
-    turn = daemon.begin()
+    turn = begin(daemon, "ada")
     before = daemon.status()
     with bystander(daemon, "a stalled write") as beside:
         with disk.fault("write", on_disk(turn, "file"), stall=True) as met:
@@ -193,13 +217,13 @@ def test_a_stalled_write_makes_its_own_program_wait_and_nobody_else(daemon: Daem
         goes_back(daemon, turn)
     assert f"worker {before['pid']} waits for a disk" in daemon.logged()
     assert holds_within(10, lambda: not lingering(daemon)), lingering(daemon)
-    daemon.end(turn["key"])
+    end(daemon, turn)
 
 
 @pytest.fixture
 def careful(daemon: Daemon, disk: Disk) -> Iterator[dict[str, Any]]:
     """A turn whose write waits, so that the worker is careful with all turns."""
-    turn = daemon.begin(user="eve")
+    turn = begin(daemon, "eve")
     with disk.fault("write", on_disk(turn), stall=True) as met:
         writer = program(turn, WRITE)
         assert waits(met)
@@ -209,7 +233,7 @@ def careful(daemon: Daemon, disk: Disk) -> Iterator[dict[str, Any]]:
     assert writer.wait(20) == 0
     assert (Path(turn["workspace"]) / "file").read_bytes() == WRITTEN
     is_right(disk, turn)
-    daemon.end(turn["key"])
+    end(daemon, turn)
 
 
 STALLED = {
@@ -233,7 +257,7 @@ def ending_of(daemon: Daemon, turn: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 def test_a_careful_turn_waits_by_itself(daemon: Daemon, disk: Disk, careful: dict[str, Any]) -> None:
     before = daemon.status()["pid"]
-    turns = {operation: daemon.begin(user=operation) for operation in STALLED}
+    turns = {operation: begin(daemon, operation) for operation in STALLED}
     for turn in turns.values():
         (Path(turn["workspace"]) / "old").write_bytes(b"old" * 5000)
     with bystander(daemon, "operations of careful turns") as beside, ExitStack() as faults:
@@ -244,7 +268,7 @@ def test_a_careful_turn_waits_by_itself(daemon: Daemon, disk: Disk, careful: dic
             assert waits(met), operation
         ended = turns.pop("unlink")
         ending = ending_of(daemon, ended)
-        daemon.end(daemon.begin(user="zoe")["key"])
+        end(daemon, begin(daemon, "zoe"))
         for _ in range(3):
             goes_on(beside)
             answers(daemon, beside.turn)
@@ -255,7 +279,7 @@ def test_a_careful_turn_waits_by_itself(daemon: Daemon, disk: Disk, careful: dic
     assert daemon.status()["pid"] == before
     for turn in turns.values():
         is_right(disk, turn)
-        daemon.end(turn["key"])
+        end(daemon, turn)
 
 
 READ = """
@@ -279,7 +303,7 @@ def drop_pages(file: Path) -> None:
 
 
 def test_reads_that_wait_leave_the_others_their_threads(daemon: Daemon, disk: Disk) -> None:
-    turn = daemon.begin()
+    turn = begin(daemon, "ada")
     before = daemon.status()["pid"]
     with open(Path(turn["workspace"]) / "file", "wb") as file:
         for number in range(100):
@@ -299,24 +323,24 @@ def test_reads_that_wait_leave_the_others_their_threads(daemon: Daemon, disk: Di
             assert reader.poll() is None
         assert reader.wait(30) == 0
     assert daemon.status()["pid"] == before
-    daemon.end(turn["key"])
+    end(daemon, turn)
 
 
 def test_a_worker_with_a_waiting_turn_is_replaced_all_the_same(
     daemon: Daemon, disk: Disk, careful: dict[str, Any]
 ) -> None:
-    other = daemon.begin(user="mae")
+    other = begin(daemon, "mae")
     with bystander(daemon, "a kill and a reload meanwhile") as beside:
         with disk.fault("write", on_disk(other), stall=True) as met:
             waiting = program(other, WRITE)
             assert waits(met)
-            for replace in (lambda pid: os.kill(pid, signal.SIGKILL), lambda _: daemon.fusefs("reload")):
+            for replace in (kill, reload):
                 before = daemon.status()["pid"]
-                replace(before)
+                replace(daemon)
                 assert holds_within(20, lambda: daemon.status()["pid"] != before)  # noqa: B023 - called at once
                 goes_on(beside)
                 answers(daemon, beside.turn)
                 assert waiting.poll() is None
         assert waiting.wait(30) == 0
     is_right(disk, other)
-    daemon.end(other["key"])
+    end(daemon, other)
