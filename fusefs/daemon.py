@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sized
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
@@ -16,10 +16,9 @@ from typing import Any
 import pyfuse3
 import trio
 
-from fusefs import __version__, backing, forgotten, requests, session, space, status, tombstones
-from fusefs.accounting import Accounts
+from fusefs import __version__, backing, requests, session, space, status, tombstones
+from fusefs.accounts import Accounts
 from fusefs.calls import Calls
-from fusefs.careful import on_behalf_of
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
 from fusefs.event_records import EventRecords
@@ -27,7 +26,7 @@ from fusefs.event_schema import Kind as EventKind
 from fusefs.events import Events
 from fusefs.grips import Marks
 from fusefs.in_hand import InHand
-from fusefs.inherited import Inherited, Lingering, Replaced
+from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
 from fusefs.journal import Journal
 from fusefs.layout import Layout
@@ -40,10 +39,10 @@ from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
 from fusefs.turn import Refusal
 from fusefs.turns import Turns
+from fusefs.upkeep import look_what_is_forgotten, settle, take_care
 from fusefs.watch import Complaint, Watch
-from fusefs.workspace import Shared, Workspace
+from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
-from fusefs.workspace.settling import SETTLE_AFTER_S
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +52,8 @@ CONCURRENT_REQUESTS = 4096
 
 Each takes a task while it waits, and the memory that its own request fills.
 """
-OVER_LOOK_S = 0.1
-"""How often it is looked whether a call is over that an earlier worker was killed in."""
 DRAIN_S = 1.0
 """How long a worker that makes way waits for calls that wait for a disk; the next one is sent them again."""
-SETTLE_EVERY_S = 5.0
 
 
 Ready = Callable[[DaemonInfo], None]
@@ -127,7 +123,7 @@ async def _serve(
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed)
-        await _take_care(inherited, turns, nursery)
+        await take_care(inherited, turns, nursery)
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
         calls = Calls(journal, events, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
@@ -141,9 +137,9 @@ async def _serve(
         app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
         ending = Ending()
-        nursery.start_soon(_settle, turns, watch, nursery)
+        nursery.start_soon(settle, turns, watch, nursery)
         if inherited.resumed:
-            nursery.start_soon(_look_what_is_forgotten, inodes, kernel.device)
+            nursery.start_soon(look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
@@ -243,58 +239,6 @@ def _info(settings: Settings, inherited: Inherited, careful: Sized, started: flo
         config=None if settings.config is None else str(settings.config),
         careful=len(careful),
     )
-
-
-async def _take_care(inherited: Inherited, turns: Turns, nursery: trio.Nursery) -> None:
-    """After a worker that a disk had wait: be careful with all turns.
-
-    What such a worker waits in may still be carried out, but not once it is gone. Until then nothing new is done in
-    the turn that it was for, so that nothing old comes after it.
-    """
-    if not inherited.careful:
-        return
-    over = {each: trio.Event() for each in inherited.lingering}
-    for each, event in over.items():
-        nursery.start_soon(_tell_over, each, event)
-    taken_care_of = [(workspace.root_nodeid, workspace.be_careful()) for workspace in turns.workspaces()]
-    for root, careful in taken_care_of:
-        until = [event for each, event in over.items() if each.turn in (root, 0)]
-        if until:
-            await nursery.start(careful.hold_until, partial(_all_of, until))
-
-
-async def _tell_over(lingering: Lingering, over: trio.Event) -> None:
-    while not lingering.is_over():  # noqa: ASYNC110 - nobody tells when a thread of another process ends
-        await trio.sleep(OVER_LOOK_S)
-    over.set()
-
-
-async def _all_of(events: Sequence[trio.Event]) -> None:
-    for event in events:
-        await event.wait()
-
-
-async def _settle(turns: Turns, watch: Watch, nursery: trio.Nursery) -> None:
-    while True:
-        await trio.sleep(SETTLE_EVERY_S)
-        watch.rouse()
-        for workspace in turns.workspaces():
-            if workspace.careful is None:
-                _settle_one(workspace)
-            elif not workspace.careful.is_busy:
-                nursery.start_soon(on_behalf_of, workspace, partial(_settle_one, workspace))
-
-
-async def _look_what_is_forgotten(inodes: Inodes, device: int) -> None:
-    while True:
-        await trio.sleep(SETTLE_EVERY_S)
-        await forgotten.look(inodes, device)
-
-
-def _settle_one(workspace: Workspace) -> None:
-    workspace.unsettled.look_again()
-    workspace.unsettled.due(time.monotonic() - SETTLE_AFTER_S)
-    workspace.release_numbers()
 
 
 async def _end_on_signal(

@@ -108,10 +108,14 @@ def waiting_handler(
 
     @functools.wraps(method)
     async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        try:
-            return await method(*arguments, **named)
-        except Exception as error:
-            raise _refuse(error, method.__name__) from error
+        while True:
+            try:
+                return await method(*arguments, **named)
+            except StillCounting as still:
+                counted = still.counted
+            except Exception as error:
+                raise _refuse(error, method.__name__) from error
+            await counted.wait()
 
     return run
 

@@ -4,10 +4,8 @@ No rule and no file is known here. A changing handler runs from start to end wit
 else sees a half-made change.
 """
 
-import errno
 import logging
 import os
-import stat
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
@@ -15,13 +13,14 @@ import pyfuse3
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, StatvfsData
 
-from fusefs.backing import RENAME_EXCHANGE, SET_ID
+from fusefs.answers import change, entry, missing
+from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
 from fusefs.handlers import changing, file_handler, handler, listing_handler, until_it_fails, waiting_handler
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Change, Directory, Handle, Listing, Node, WritableHandle
+from fusefs.nodes import Attributes, Handle, Listing, Node, WritableHandle
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
@@ -31,27 +30,6 @@ Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
-
-
-def entry(node: Node, st: Attributes) -> EntryAttributes:
-    """The kernel's form of a node's attributes."""
-    answer = EntryAttributes()
-    answer.st_ino = node.nodeid
-    answer.attr_timeout = answer.entry_timeout = node.timeout_s
-    answer.st_mode = st.st_mode
-    if st.st_mode & SET_ID and stat.S_ISREG(st.st_mode):
-        answer.attr_timeout = 0  # a write may clear these bits, and the kernel would not ask again for the mode
-    answer.st_nlink = st.st_nlink
-    answer.st_uid = st.st_uid
-    answer.st_gid = st.st_gid
-    answer.st_rdev = st.st_rdev
-    answer.st_size = st.st_size
-    answer.st_blocks = st.st_blocks
-    answer.st_blksize = st.st_blksize
-    answer.st_atime_ns = st.st_atime_ns
-    answer.st_mtime_ns = st.st_mtime_ns
-    answer.st_ctime_ns = st.st_ctime_ns
-    return answer
 
 
 class Operations(pyfuse3.Operations):
@@ -110,7 +88,7 @@ class Operations(pyfuse3.Operations):
         try:
             return self._found(*directory.lookup(name))
         except FileNotFoundError:
-            return _missing(directory)
+            return missing(directory)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for nodeid, count in inode_list:
@@ -142,7 +120,7 @@ class Operations(pyfuse3.Operations):
     ) -> EntryAttributes:
         node = self.inodes.writable(nodeid)
         handle = None if fh is None else self.files.live(fh)
-        return entry(node, node.change(_change(attr, fields), ctx, handle))
+        return entry(node, node.change(change(attr, fields), ctx, handle))
 
     @handler
     def readlink(self, nodeid: int, ctx: RequestContext) -> bytes:
@@ -308,24 +286,3 @@ class Operations(pyfuse3.Operations):
         """Never asked under default_permissions; a session without it leaves the check to open."""
         self.inodes.live(nodeid)
         return True
-
-
-def _missing(directory: Directory) -> EntryAttributes:
-    """A name that does not exist; the kernel may remember that where only its own requests can make it."""
-    if directory.forgets_missing_names:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    answer = EntryAttributes()
-    answer.st_ino = 0
-    answer.entry_timeout = directory.timeout_s
-    return answer
-
-
-def _change(attr: EntryAttributes, fields: SetattrFields) -> Change:
-    return Change(
-        size=attr.st_size if fields.update_size else None,
-        mode=attr.st_mode if fields.update_mode else None,
-        uid=attr.st_uid if fields.update_uid else None,
-        gid=attr.st_gid if fields.update_gid else None,
-        atime_ns=attr.st_atime_ns if fields.update_atime else None,
-        mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
-    )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import trio
 
-from fusefs.accounting import Account, Accounts, Totals
+from fusefs.accounting import Account, Totals
+from fusefs.accounts import Accounts
 from fusefs.careful import on_behalf_of
 from fusefs.counting import Count
 from fusefs.recovery import measure_tree

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 from pyfuse3 import StatvfsData
 
-from fusefs.accounting import Account, Accounts, TurnAccount
+from fusefs.accounting import Account, TurnAccount
+from fusefs.accounts import Accounts
 from fusefs.mounts import mounts, uncovered
 from policy.limits import Limit
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pydantic import BaseModel
 
 from fusefs import views
-from fusefs.accounting import Accounts
+from fusefs.accounts import Accounts
 from fusefs.events import Events
 from fusefs.messages import DaemonInfo
 from fusefs.tree import FixedDirectory, GeneratedFile, Ownership, fixed_nodeid

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import trio
 
-from fusefs.accounting import Accounts, Totals
+from fusefs.accounting import Totals
+from fusefs.accounts import Accounts
 from fusefs.careful import alone
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.inodes import UNCOUNTED
 from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
+from fusefs.live_turns import LiveTurns
 from fusefs.messages import BeginTurn
 from fusefs.recovery import take_stock
 from fusefs.refused_events import RefusedEvents
@@ -28,13 +30,13 @@ from fusefs.workspace import Stocktaking, Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds, Limit, check_turn_disk
-from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnConflict, TurnOver, UnknownAgent
+from policy.refusals import LimitReached, LimitUnderUse, TurnConflict, UnknownAgent
 
 log = logging.getLogger(__name__)
 
 
-class Turns:
-    """The live turns, by key. Beginning and ending are recorded in the journal, one at a time, in a worker thread."""
+class Turns(LiveTurns):
+    """The live turns: begun, emptied, ended, one at a time, and recorded in the journal in a worker thread."""
 
     def __init__(
         self,
@@ -47,9 +49,9 @@ class Turns:
         tell_refusal: Callable[[Refusal], None],
         nursery: trio.Nursery,
     ) -> None:
+        super().__init__(journal)
         self._deployment = deployment
         self._layout = layout
-        self._journal = journal
         self._accounts = accounts
         self._surfaces = surfaces
         self._removal = Removal(accounts, nursery)
@@ -58,55 +60,6 @@ class Turns:
         self._tell_refusal = tell_refusal
         nursery.start_soon(self._refused.keep)
         self._nursery = nursery
-        self._live: dict[str, Turn] = {}
-        self._changing = trio.Lock()
-
-    def live(self) -> list[Turn]:
-        """All live turns, in the order in which they began, with totals of this moment.
-
-        For a careful turn, which may have to wait for its disk, those of its latest operation.
-        """
-        for workspace in self.workspaces():
-            if workspace.careful is None:
-                workspace.unsettled.look_again()
-        return list(self._live.values())
-
-    def workspaces(self) -> list[Workspace]:
-        """The workspaces of all live turns."""
-        return [turn.workspace for turn in self._live.values()]
-
-    async def find(self, turn: str) -> Turn:
-        """A live turn by its id or key. Raises NoSuchTurn, or TurnOver where it has ended."""
-        live = self._live_turn(turn)
-        if live is not None:
-            return live
-        async with self._changing:
-            return await self._find_or_explain(turn)
-
-    async def _find_or_explain(self, turn: str) -> Turn:
-        live = self._live_turn(turn)
-        if live is not None:
-            return live
-        journal = self._journal
-        if await trio.to_thread.run_sync(lambda: journal.by_key(turn) or journal.by_id(turn)):
-            raise TurnOver(turn)
-        raise NoSuchTurn(turn)
-
-    async def id_of(self, key: str) -> str:
-        """The caller's id of the turn of this key, live or ended. Raises NoSuchTurn."""
-        live = self._live.get(key)
-        if live is not None:
-            return live.record.id
-        record = await trio.to_thread.run_sync(self._journal.by_key, key)
-        if record is None:
-            raise NoSuchTurn(key)
-        return record.id
-
-    def _live_turn(self, turn: str) -> Turn | None:
-        by_key = self._live.get(turn)
-        if by_key is not None:
-            return by_key
-        return next((live for live in self._live.values() if live.record.id == turn), None)
 
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> Turn:
         """Begin a turn, or answer the live one of the same id.

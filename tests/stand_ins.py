@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusefs.accounting import Accounts, TurnAccount
+from fusefs.accounting import TurnAccount
+from fusefs.accounts import Accounts
 from fusefs.events import Events
 from fusefs.journal import CallRecord, TurnRecord
 from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall

@@ -1,6 +1,6 @@
 """The workspace surface: a turn's writable tree, kept in a plain backing directory."""
 
 from fusefs.workspace.orphans import Orphans as Orphans
+from fusefs.workspace.shared import Shared as Shared
 from fusefs.workspace.stocktaking import Stocktaking as Stocktaking
-from fusefs.workspace.workspace import Shared as Shared
 from fusefs.workspace.workspace import Workspace as Workspace

@@ -19,7 +19,8 @@ from fusefs.nodes import (
     WritableDirectory,
 )
 from fusefs.workspace.entry import Entry
-from fusefs.workspace.file import RegularFile, WriteHandle
+from fusefs.workspace.file import RegularFile
+from fusefs.workspace.opened import WriteHandle
 from policy.limits import NAME_BYTES
 from policy.names import check_name
 from policy.refusals import CrossesTurns, NotPermitted

@@ -7,24 +7,21 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import trio
 
 from fusefs import backing, disk
 from fusefs.accounting import Totals, TurnAccount
 from fusefs.careful import Careful
-from fusefs.in_hand import InHand
-from fusefs.inodes import UNCOUNTED, Inodes
+from fusefs.inodes import UNCOUNTED
 from fusefs.nodes import Realm
-from fusefs.table import Table
 from fusefs.tombstones import Tombstone, bury
-from fusefs.workspace.descriptors import Descriptors
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
 from fusefs.workspace.file import Life, RegularFile
 from fusefs.workspace.orphans import Orphans
 from fusefs.workspace.settling import Unsettled
+from fusefs.workspace.shared import Shared
 from policy.limits import NAME_BYTES
 
 log = logging.getLogger(__name__)
@@ -38,22 +35,6 @@ MOST_WAITING = 8
 """Threads that wait for a disk on behalf of one workspace; more of its requests wait for these."""
 MOST_HELD = 512
 """Inodes without a name that descriptors keep for one workspace, for programs that still look at them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all workspaces of a mount use together.
-
-    `careful` are those of them that are; `most_opened` is how much one of them may have open at once.
-    """
-
-    inodes: Inodes
-    descriptors: Descriptors
-    reader: backing.Reader
-    table: Table
-    in_hand: InHand
-    careful: set[Careful]
-    most_opened: int
 
 
 class Workspace(Realm):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusefs.accounting import Account, Accounts, Totals, TurnAccount
+from fusefs.accounting import Account, Totals, TurnAccount
+from fusefs.accounts import Accounts
 from policy.limits import AgentLimits, Bounds, Limit, Resource
 from policy.refusals import LimitReached
 

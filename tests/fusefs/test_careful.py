@@ -12,7 +12,8 @@ import trio.testing
 
 from fusefs import careful as careful_turns
 from fusefs import disk
-from fusefs.accounting import Accounts, TurnAccount
+from fusefs.accounting import TurnAccount
+from fusefs.accounts import Accounts
 from fusefs.careful import QUICK_CALLS, Careful
 from fusefs.in_hand import InHand
 from fusefs.table import CAREFUL_THREAD, Table

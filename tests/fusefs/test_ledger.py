@@ -2,7 +2,8 @@
 
 import uuid
 
-from fusefs.accounting import Accounts, Totals
+from fusefs.accounting import Totals
+from fusefs.accounts import Accounts
 from fusefs.ledger import ROWS, USED_BYTES, SharedLedger
 from fusefs.table import Table
 from tests.stand_ins import KIB, LIMITS

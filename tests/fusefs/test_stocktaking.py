@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from fusefs import backing
-from fusefs.accounting import Accounts, Totals
+from fusefs.accounting import Totals
+from fusefs.accounts import Accounts
 from fusefs.counting import StillCounting
 from fusefs.in_hand import InHand
 from fusefs.inodes import UNCOUNTED, Inodes

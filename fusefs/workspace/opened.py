@@ -1,0 +1,141 @@
+"""Open files of a workspace: reading, and the write path with its limits."""
+
+import mmap
+import os
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fusefs import backing, disk
+from fusefs.nodes import Caller, Handle, WritableHandle
+from policy.limits import index_bytes, worst_case
+
+if TYPE_CHECKING:
+    from fusefs.workspace.file import RegularFile
+    from fusefs.workspace.workspace import Workspace
+
+
+class ReadHandle(Handle):
+    """A file opened for reading."""
+
+    __slots__ = ("descriptor", "file", "realm")
+    realm: "Workspace"
+
+    def __init__(self, file: "RegularFile", descriptor: int) -> None:
+        self.file = file
+        self.realm = file.realm
+        self.descriptor = descriptor
+        file.opens += 1
+
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        return self.realm.reader.read(self.descriptor, offset, size)
+
+    def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
+        return backing.in_thread(self.descriptor, lambda descriptor: os.pread(descriptor, size, offset))
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            disk.close(self.descriptor)
+            self.descriptor = -1
+            self.file.released()
+
+
+class WriteHandle(ReadHandle, WritableHandle):
+    """A file opened for writing, or for reading and writing, as `access` says. `caller` is who opened it."""
+
+    __slots__ = ("access", "caller")
+
+    def __init__(self, file: "RegularFile", descriptor: int, caller: Caller, access: int) -> None:
+        super().__init__(file, descriptor)
+        self.caller = caller
+        self.access = access
+        file.mappable += access == os.O_RDWR
+
+    def write(self, offset: int, data: bytes) -> int:
+        file = self.file
+        account = file.realm.account
+        if offset + len(data) > account.file_bytes:
+            data = self._within_file_limit(offset, data)
+        goes_on = offset == file.tail
+        growth = self._growth(offset, len(data), goes_on)
+        if not account.fits(growth):
+            data = self._what_fits(offset, data, goes_on)
+        if file.realm.careful is not None:
+            file.realm.careful.reserve(min(growth, account.room().bytes))
+        before = file.charged
+        try:
+            written = disk.pwrite(self.descriptor, data, offset)
+        finally:
+            st = file.look(self.descriptor, worst_case(offset, len(data), file.realm.block))
+            if not goes_on and file.charged > before:
+                file.add_piece()
+        file.tail = offset + written
+        if st.st_mode & backing.SET_ID:
+            drop_set_id(self.descriptor, st, self.caller)
+        return written
+
+    def _growth(self, offset: int, length: int, goes_on: bool) -> int:
+        """The most that a write can take: its blocks, and the index of one piece more."""
+        file = self.file
+        block = file.realm.block
+        index = 0 if goes_on else index_bytes(file.pieces + 1, file.fresh + 1, block) - file.pending
+        return worst_case(offset, length, block) + index
+
+    def _within_file_limit(self, offset: int, data: bytes) -> bytes:
+        """What of `data` lies within the file limit. Raises LimitReached where nothing does."""
+        bound = self.file.realm.account.file_bytes
+        if offset >= bound:
+            raise self.file.beyond_file_limit(offset + len(data))
+        return data[: bound - offset]
+
+    def _what_fits(self, offset: int, data: bytes, goes_on: bool) -> bytes:
+        """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
+        workspace = self.file.realm
+        workspace.account.room()  # while that is not known, there is nothing to be found out
+        workspace.unsettled.write_back()
+        index = self._growth(offset, 0, goes_on)
+        room = workspace.account.room().bytes - index
+        count = backing.fitting(self.descriptor, offset, len(data), room, workspace.block)
+        if count < len(data) and self._may_be_pages(offset, len(data)):
+            count = 0
+        if not count:
+            workspace.account.admit(self._growth(offset, len(data), goes_on), 0)
+        return data[:count]
+
+    def _may_be_pages(self, offset: int, length: int) -> bool:
+        """Whether this may be the kernel writing back a mapping, where it takes a short count for a whole one.
+
+        pyfuse3 does not tell (FUSE_WRITE_CACHE); such writes are of whole pages, or up to the end, within the file.
+        """
+        if not self.file.mappable:
+            return False
+        size = disk.fstat(self.descriptor).st_size
+        end = offset + length
+        return offset % mmap.PAGESIZE == 0 and (end == size or (end < size and end % mmap.PAGESIZE == 0))
+
+    def sync(self, data_only: bool) -> Callable[[], None]:
+        return backing.in_thread(self.descriptor, os.fdatasync if data_only else os.fsync)
+
+    def synced(self) -> None:
+        if self.descriptor >= 0:  # else its turn has ended meanwhile
+            self.file.settle(disk.fstat(self.descriptor))
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            self.file.mappable -= self.access == os.O_RDWR
+            self.realm.unsettled.written(self.file)
+        super().release()
+
+
+def drop_set_id(descriptor: int, st: os.stat_result, caller: Caller) -> None:
+    """Clear set-uid and set-gid when somebody but root changes the content, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
+
+    Set-gid stays on a file that its group may not execute, where the caller is in that group
+    (setattr_should_drop_sgid in fs/attr.c, since Linux 6.2).
+    """
+    if caller.uid == 0 or not st.st_mode & backing.SET_ID:
+        return
+    cleared = stat.S_IMODE(st.st_mode) & ~stat.S_ISUID
+    if st.st_mode & stat.S_IXGRP or not backing.in_group(caller.pid, caller.gid, st.st_gid):
+        cleared &= ~stat.S_ISGID
+    disk.fchmod(descriptor, cleared)

@@ -1,0 +1,26 @@
+"""What all workspaces of a mount use together."""
+
+from dataclasses import dataclass
+
+from fusefs import backing
+from fusefs.careful import Careful
+from fusefs.in_hand import InHand
+from fusefs.inodes import Inodes
+from fusefs.table import Table
+from fusefs.workspace.descriptors import Descriptors
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """It is the same for each of them.
+
+    `careful` are those of them that are; `most_opened` is how much one of them may have open at once.
+    """
+
+    inodes: Inodes
+    descriptors: Descriptors
+    reader: backing.Reader
+    table: Table
+    in_hand: InHand
+    careful: set[Careful]
+    most_opened: int
