@@ -157,6 +157,12 @@ class TurnAccount(Account):
             self.pending_bytes += counting.UNKNOWN
         self.unknown = error
 
+    def is_known(self) -> None:
+        """It could be counted after all."""
+        if self.unknown is not None:
+            self.unknown = None
+            self.pending_bytes -= counting.UNKNOWN
+
     @property
     def chain(self) -> tuple[Account, Account, Account]:
         """The accounts that a growth is charged to, in the order in which they are asked."""
@@ -214,9 +220,7 @@ class TurnAccount(Account):
     def hand_over(self) -> Totals:
         """Leave all that the turn holds to scratch alone; answers how much that is."""
         held = Totals(self.used_bytes, self.used_inodes)
-        if self.unknown is not None:
-            self.unknown = None
-            self.pending_bytes -= counting.UNKNOWN
+        self.is_known()
         self.expect(-self.pending_bytes)
         super().settle(-held.bytes, -held.inodes)
         self.user.settle(-held.bytes, -held.inodes)

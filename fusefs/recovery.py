@@ -24,15 +24,28 @@ AHEAD = 256
 """Inodes of a cold tree that are read from the disk beforehand, off the loop."""
 
 
+RETRY_S = 10.0
+"""Between two tries to read what could not be read."""
+
+
 async def take_stock(stocktaking: Stocktaking) -> None:
-    """Take stock of the rest of a live turn's workspace, a little at a time."""
+    """Take stock of the rest of a live turn's workspace; again and again while some of it cannot be read."""
+    await _look_at_the_rest(stocktaking)
+    while not stocktaking.finish():
+        await trio.sleep(RETRY_S)
+        if stocktaking.realm.ended:
+            return
+        stocktaking.look_again()
+        await _look_at_the_rest(stocktaking)
+
+
+async def _look_at_the_rest(stocktaking: Stocktaking) -> None:
     while not stocktaking.is_done:
         if stocktaking.realm.careful is not None:
             await stocktaking.realm.careful.run(partial(_take_step, stocktaking))
         elif _take_slice(stocktaking) > COLD_S:
             await trio.to_thread.run_sync(_read_ahead, stocktaking.upcoming(AHEAD))
         await trio.lowlevel.checkpoint()
-    stocktaking.finish()
 
 
 def _take_step(stocktaking: Stocktaking) -> None:

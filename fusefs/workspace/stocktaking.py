@@ -50,6 +50,7 @@ class Stocktaking:
         self._others: deque[int] = deque()
         self._linked: set[int] = set()
         self._failure: OSError | None = None
+        self._root_is_read = False
         account = workspace.account
         if put_down:
             self._charged = account.take_over()
@@ -59,7 +60,7 @@ class Stocktaking:
             self._count = Count(account.scratch, done, account.scratch.expect)
         self._bytes, self._inodes = self._look_at_orphans()
         workspace.inodes.search(self)
-        self._try_to_read(workspace.root, b".")
+        self._try_to_read_root()
 
     @property
     def realm(self) -> Workspace:
@@ -115,17 +116,28 @@ class Stocktaking:
         self._workspace.inodes.tell_more_named()
         return True
 
-    def finish(self) -> None:
-        """Look at the rest; what could not be read stays so, and nothing more fits into its workspace."""
-        while not self.is_done:
-            self.look(1000)
+    def finish(self) -> bool:
+        """All was looked at: charge it; answers whether all of it could be read.
+
+        Where not, nobody knows what the workspace holds: nothing more fits into it, until it is looked at again.
+        """
         workspace, charged = self._workspace, self._charged
         if self._failure is None:
             workspace.inodes.search_no_more(self)
             workspace.account.settle(self._bytes - charged.bytes, self._inodes - charged.inodes)
+            workspace.account.is_known()
         else:
             workspace.account.give_up(self._failure)
-        self._count.finish()
+        if not self._count.done.is_set():
+            self._count.finish()
+        return self._failure is None
+
+    def look_again(self) -> None:
+        """Try once more what could not be read."""
+        self._failure = None
+        self._others.extend(self._places)
+        if not self._root_is_read:
+            self._try_to_read_root()
 
     def _try(self, nodeid: int) -> None:
         try:
@@ -143,14 +155,16 @@ class Stocktaking:
             self._fail(error, b"open")
             return Totals(0, 0)
 
-    def _try_to_read(self, directory: WorkspaceDirectory, name: bytes) -> None:
+    def _try_to_read_root(self) -> None:
+        directory, name = self._workspace.root, b"."
         try:
             self._register(directory, backing.numbered_names(directory.descriptor(), name))
+            self._root_is_read = True
         except OSError as error:
             self._fail(error, name)
 
     def _fail(self, error: OSError, name: bytes) -> None:
-        if self._failure is None:
+        if self._failure is None and self._workspace.account.unknown is None:
             turn = self._workspace.turn
             log.error("turn %s: cannot read %r: %s: what it holds is not known, so it may not grow", turn, name, error)
         self._failure = error if error.errno else OSError(errno.EIO, str(error))
