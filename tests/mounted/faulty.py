@@ -23,6 +23,7 @@ from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, Setatt
 
 from fusefs.backing import hold, next_entries, open_listing, path_of
 from tests.mounted.faults import Fault, Faults
+from tests.mounted.faulty_nodes import Node, Nodes
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -46,29 +47,6 @@ def answering(
     return run
 
 
-class Node:
-    """An inode that the kernel knows: an O_PATH descriptor, and how often it was told of it."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.lookups = 0
-
-    @property
-    def path(self) -> bytes:
-        """A path that leads to it whatever its name is."""
-        return path_of(self.descriptor)
-
-    def attributes(self) -> EntryAttributes:
-        """The backing inode's own, its number and blocks included, to be asked for every time."""
-        st, answer = os.fstat(self.descriptor), EntryAttributes()
-        for name in ("mode", "nlink", "uid", "gid", "rdev", "size", "blocks", "blksize", "ino"):
-            setattr(answer, f"st_{name}", getattr(st, f"st_{name}"))
-        for name in ("atime_ns", "mtime_ns", "ctime_ns"):
-            setattr(answer, f"st_{name}", getattr(st, f"st_{name}"))
-        answer.entry_timeout = answer.attr_timeout = 0
-        return answer
-
-
 class FaultyDisk(pyfuse3.Operations):
     """The handlers. File handles are the descriptors of the backing files."""
 
@@ -79,7 +57,7 @@ class FaultyDisk(pyfuse3.Operations):
         super().__init__()
         self._faults = faults
         self._source = os.fsencode(os.path.realpath(source))
-        self._nodes = {pyfuse3.ROOT_INODE: Node(os.open(source, os.O_PATH | os.O_DIRECTORY))}
+        self._nodes = Nodes(os.open(source, os.O_PATH | os.O_DIRECTORY))
 
     def _name(self, descriptor: int, name: bytes = b"") -> bytes:
         """Where an operation is made, relative to the source."""
@@ -108,26 +86,13 @@ class FaultyDisk(pyfuse3.Operations):
         await self._meet(operation, (node.descriptor, b""))
         return node
 
-    def _found(self, directory: int, name: bytes) -> EntryAttributes:
-        """Tell the kernel of an inode, once more."""
-        found = Node(hold(directory, name))
-        attributes = found.attributes()
-        node = self._nodes.setdefault(attributes.st_ino, found)
-        node.lookups += 1
-        if node is not found:
-            os.close(found.descriptor)
-        return attributes
-
     @answering
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(await self._in("lookup", parent_inode, name), name)
+        return self._nodes.found(await self._in("lookup", parent_inode, name), name)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for inode, count in inode_list:
-            node = self._nodes[inode]
-            node.lookups -= count
-            if node.lookups <= 0 and inode != pyfuse3.ROOT_INODE:
-                os.close(self._nodes.pop(inode).descriptor)
+            self._nodes.forget(inode, count)
 
     @answering
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
@@ -158,25 +123,25 @@ class FaultyDisk(pyfuse3.Operations):
     async def mknod(self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
         directory = await self._in("mknod", parent_inode, name)
         os.mknod(name, mode, rdev, dir_fd=directory)
-        return self._found(directory, name)
+        return self._nodes.found(directory, name)
 
     @answering
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         directory = await self._in("mkdir", parent_inode, name)
         os.mkdir(name, stat.S_IMODE(mode), dir_fd=directory)
-        return self._found(directory, name)
+        return self._nodes.found(directory, name)
 
     @answering
     async def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = await self._in("symlink", parent_inode, name)
         os.symlink(target, name, dir_fd=directory)
-        return self._found(directory, name)
+        return self._nodes.found(directory, name)
 
     @answering
     async def link(self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = await self._in("link", new_parent_inode, new_name)
         os.link(self._nodes[inode].path, new_name, dst_dir_fd=directory, follow_symlinks=True)
-        return self._found(directory, new_name)
+        return self._nodes.found(directory, new_name)
 
     @answering
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -207,7 +172,7 @@ class FaultyDisk(pyfuse3.Operations):
     ) -> tuple[FileInfo, EntryAttributes]:
         directory = await self._in("create", parent_inode, name)
         descriptor = os.open(name, flags & ~_NOT_PASSED_ON | os.O_CREAT, stat.S_IMODE(mode), dir_fd=directory)
-        return self._opened(descriptor), self._found(directory, name)
+        return self._opened(descriptor), self._nodes.found(directory, name)
 
     @answering
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
@@ -263,7 +228,7 @@ class FaultyDisk(pyfuse3.Operations):
                 if not fits:
                     return
                 if name not in (b".", b".."):
-                    self._found(fh, name)
+                    self._nodes.found(fh, name)
 
     async def releasedir(self, fh: int) -> None:
         os.close(fh)

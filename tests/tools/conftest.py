@@ -1,4 +1,4 @@
-"""A control interface that is served while a test runs, and the command line as a process of its own."""
+"""A control interface that is served while a test runs, the command line as a process of its own, and a mountpoint."""
 
 import json
 import os
@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import trio
 
+from fusefs import session
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, listening, serve_control
+from fusefs.mounts import topmost
 from tests.stand_ins import DAEMON, FakeTurns
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +91,16 @@ def fusefs(tmp_path: Path) -> Cli:
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     return run
+
+
+@pytest.fixture
+def mountpoint(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder; whatever a test leaves mounted there is taken away."""
+    place = tmp_path / "mnt"
+    place.mkdir()
+    yield place
+    while topmost(place) is not None:
+        session.unmount(str(place), lazily=True)
 
 
 def document(done: subprocess.CompletedProcess[str]) -> Any:  # noqa: ANN401 - any JSON
