@@ -148,7 +148,7 @@ class TurnAccount(Account):
 
     def figures(self) -> dict[str, int]:
         """Raises StillCounting."""
-        counting.check(self.scratch)
+        counting.check_told(self.scratch)
         return super().figures()
 
     def give_up(self, error: OSError) -> None:
@@ -261,7 +261,7 @@ class TurnAccount(Account):
 
     def room(self) -> Totals:
         """What the tightest of turn, user and scratch leaves; never negative. Raises StillCounting."""
-        counting.check(self.scratch)
+        counting.check_told(self.scratch)
         return Totals(
             max(0, min(a.bound_bytes - a.used_bytes - a.pending_bytes for a in self.chain)),
             max(0, min(a.bound_inodes - a.used_inodes for a in self.chain)),

@@ -95,7 +95,7 @@ class Accounts:
     def all(self) -> Iterable[Account]:
         """Every account, scratch first. Raises StillCounting."""
         for scratch in self._scratch.values():
-            counting.check(scratch)
+            counting.check_told(scratch)
         yield from self._scratch.values()
         yield from self._users.values()
         yield from self._turns.values()

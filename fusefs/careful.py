@@ -103,8 +103,8 @@ class Careful:
     async def hold_until(
         self, condition: Callable[[], Awaitable[None]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Let no operation of the turn begin until a condition holds."""
-        async with self.alone():
+        """Let no operation of the turn begin until a condition holds, those that were put off included."""
+        async with self._lock:
             task_status.started()
             await condition()
 

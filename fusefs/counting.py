@@ -23,15 +23,23 @@ class Counted(Protocol):
 
 
 class Count:
-    """A count of a part of what a scratch holds; it has begun. Meanwhile `kept_back` bytes are expected to be taken.
+    """A count of a part of what a scratch holds; it has begun. `done` is set in the end.
 
-    `expect` keeps back, or gives up where it is negative, room for so many bytes. `done` is set in the end.
+    Meanwhile `kept_back` bytes are expected to be taken: `expect` keeps back, or gives up where it is negative, room
+    for so many. `told` says that totals are known well enough to be told meanwhile.
     """
 
     def __init__(
-        self, scratch: Counted, done: trio.Event, expect: Callable[[int], None], kept_back: int = UNKNOWN
+        self,
+        scratch: Counted,
+        done: trio.Event,
+        expect: Callable[[int], None],
+        kept_back: int = UNKNOWN,
+        *,
+        told: bool = False,
     ) -> None:
         self.done = done
+        self.told = told
         self._scratch = scratch
         self._expect = expect
         self._kept_back = kept_back
@@ -45,7 +53,14 @@ class Count:
         self.done.set()
 
 
+def check_told(account: Counted) -> None:
+    """Raises StillCounting where totals cannot be told yet."""
+    for count in account.counts:
+        if not count.told:
+            raise StillCounting(count.done)
+
+
 def check(account: Counted) -> None:
-    """Raises StillCounting."""
+    """Raises StillCounting where not everything is counted yet."""
     if account.counts:
         raise StillCounting(account.counts[0].done)

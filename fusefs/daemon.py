@@ -122,7 +122,7 @@ async def _serve(
         turns = Turns(settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery)
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
-        turns.recover(resumed=inherited.resumed)
+        turns.recover(resumed=inherited.resumed, careful=inherited.careful)
         await take_care(inherited, turns, nursery)
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
@@ -131,7 +131,6 @@ async def _serve(
         if inherited.resumed:
             operations.resume()
             nursery.start_soon(_resume_rest, turns, operations)
-        turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
         app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
@@ -158,7 +157,7 @@ async def _serve(
 
 
 async def _resume_rest(turns: Turns, operations: Operations) -> None:
-    await turns.counted()
+    await turns.all_counted()
     operations.resume_rest()
 
 

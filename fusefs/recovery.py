@@ -11,6 +11,7 @@ import trio
 
 from fusefs import backing
 from fusefs.accounting import Totals
+from fusefs.careful import on_behalf_of
 from fusefs.workspace import Stocktaking
 from policy.limits import NAME_BYTES
 
@@ -29,11 +30,14 @@ RETRY_S = 10.0
 
 
 async def take_stock(stocktaking: Stocktaking) -> None:
-    """Take stock of the rest of a live turn's workspace; again and again while some of it cannot be read."""
+    """Take stock of a live turn's workspace; again and again while some of it cannot be read."""
+    workspace = stocktaking.realm
+    await on_behalf_of(workspace, stocktaking.begin)
     await _look_at_the_rest(stocktaking)
+    await on_behalf_of(workspace, workspace.sweep_orphans)
     while not stocktaking.finish():
         await trio.sleep(RETRY_S)
-        if stocktaking.realm.ended:
+        if workspace.ended:
             return
         stocktaking.look_again()
         await _look_at_the_rest(stocktaking)

@@ -217,17 +217,18 @@ class Turns(LiveTurns):
         if not recorded:
             await trio.to_thread.run_sync(self._record_end, record)
 
-    def recover(self, *, resumed: bool) -> None:
+    def recover(self, *, resumed: bool, careful: bool) -> None:
         """Take up the live turns again, with totals from their trees, and remove what ended ones left.
 
-        `resumed`: the kernel knows inodes of these turns, from an earlier worker of its session.
+        `resumed`: the kernel knows inodes of these turns, from an earlier worker of its session. `careful`: a disk had
+        that one wait, so the turns are careful from the beginning.
         """
         trees = set(self._layout.live())
         for record in self._journal.live():
             if record.key in trees:
                 trees.discard(record.key)
                 try:
-                    self._go_on_with(record, lookups=UNCOUNTED if resumed else 0)
+                    self._go_on_with(record, lookups=UNCOUNTED if resumed else 0, careful=careful)
                 except OSError as error:
                     log.error("turn %s cannot be taken up, until the next start or reload: %s", record.id, error)
             else:
@@ -240,11 +241,18 @@ class Turns(LiveTurns):
             agent = self._agent(keys.agent_of(tree.name))
             self._removal.sweep(tree, agent.id, agent.limits)
 
-    def _go_on_with(self, record: TurnRecord, *, lookups: int) -> None:
+    def _go_on_with(self, record: TurnRecord, *, lookups: int, careful: bool) -> None:
         """Take up a turn of an earlier daemon, and take stock of what it holds."""
         put_down = self._accounts.left(record.agent, record.key) is not None
         turn = self._take_up(record)
-        stocktaking = Stocktaking(turn.workspace, lookups, put_down, turn.counted)
+        workspace = turn.workspace
+        if careful and workspace.careful is None:
+            workspace.be_careful()
+        stocktaking = Stocktaking(workspace, lookups, put_down, turn.counted)
+        if workspace.careful is None:
+            stocktaking.begin()
+        else:
+            workspace.careful.put_off(stocktaking.begin)
         self._nursery.start_soon(take_stock, stocktaking)
 
     def _take_up(self, record: TurnRecord) -> Turn:
@@ -262,7 +270,13 @@ class Turns(LiveTurns):
         return turn
 
     async def counted(self) -> None:
-        """Return when all totals are known: nothing that an earlier daemon has left is still to be counted."""
+        """Return when all totals can be told."""
+        for count in self._accounts.counts():
+            if not count.told:
+                await count.done.wait()
+
+    async def all_counted(self) -> None:
+        """Return when nothing that an earlier daemon has left is still to be counted."""
         while counts := self._accounts.counts():
             await counts[0].done.wait()
 
@@ -275,11 +289,6 @@ class Turns(LiveTurns):
             tell(Refusal(record.key, refusal))
 
         return refused
-
-    def sweep_orphans(self) -> None:
-        """Remove files without a name that nobody has open any more."""
-        for turn in self._live.values():
-            turn.workspace.sweep_orphans()
 
     def _agent(self, agent: str) -> Agent:
         try:

@@ -21,21 +21,18 @@ OVER_LOOK_S = 0.1
 
 
 async def take_care(inherited: Inherited, turns: Turns, nursery: trio.Nursery) -> None:
-    """After a worker that a disk had wait: be careful with all turns.
+    """After a worker that a disk had wait, all turns are careful; let those rest that it waited for.
 
     What such a worker waits in may still be carried out, but not once it is gone. Until then nothing new is done in
     the turn that it was for, so that nothing old comes after it.
     """
-    if not inherited.careful:
-        return
     over = {each: trio.Event() for each in inherited.lingering}
     for each, event in over.items():
         nursery.start_soon(_tell_over, each, event)
-    taken_care_of = [(workspace.root_nodeid, workspace.be_careful()) for workspace in turns.workspaces()]
-    for root, careful in taken_care_of:
-        until = [event for each, event in over.items() if each.turn in (root, 0)]
-        if until:
-            await nursery.start(careful.hold_until, partial(_all_of, until))
+    for workspace in turns.workspaces():
+        until = [event for each, event in over.items() if each.turn in (workspace.root_nodeid, 0)]
+        if until and workspace.careful is not None:
+            await nursery.start(workspace.careful.hold_until, partial(_all_of, until))
 
 
 async def _tell_over(lingering: Lingering, over: trio.Event) -> None:

@@ -51,16 +51,25 @@ class Stocktaking:
         self._linked: set[int] = set()
         self._failure: OSError | None = None
         self._root_is_read = False
+        self._has_begun = False
+        self._bytes = self._inodes = 0
         account = workspace.account
         if put_down:
             self._charged = account.take_over()
-            self._count = Count(account.scratch, done, account.expect, ONE_REQUEST)
+            told = workspace.careful is not None  # to wait for its disk would be too long
+            self._count = Count(account.scratch, done, account.expect, ONE_REQUEST, told=told)
         else:
             self._charged = Totals(0, 0)
             self._count = Count(account.scratch, done, account.scratch.expect)
-        self._bytes, self._inodes = self._look_at_orphans()
         workspace.inodes.search(self)
-        self._try_to_read_root()
+
+    def begin(self) -> None:
+        """Read the names at the top. Until then nothing may be asked of the workspace."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._bytes, self._inodes = self._look_at_orphans()
+            self._try_to_read_root()
+            self._workspace.inodes.tell_more_named()
 
     @property
     def realm(self) -> Workspace:
@@ -70,7 +79,7 @@ class Stocktaking:
     @property
     def is_done(self) -> bool:
         """Whether everything was looked at."""
-        return not self._directories and not self._others
+        return self._has_begun and not self._directories and not self._others
 
     def has_named(self, nodeid: int) -> bool:
         """Whether an inode can be claimed."""

@@ -185,6 +185,8 @@ class Workspace(Realm):
     def take_orphans(self) -> Totals:
         """Know the files without a name that an earlier worker of this session had open; answers what they hold."""
         files = [self._take_orphan(descriptor) for descriptor in self.orphans.held()]
+        for file in files:
+            self.inodes.was_found(file.nodeid)
         return Totals(sum(file.charged for file in files), len(files))
 
     def _take_orphan(self, descriptor: int) -> RegularFile:

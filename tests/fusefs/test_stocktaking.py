@@ -134,6 +134,13 @@ def finish(stocktaking: Stocktaking) -> bool:
     return stocktaking.finish()
 
 
+def begun(workspace: Workspace, lookups: int, *, put_down: bool) -> Stocktaking:
+    """Stock is being taken of a workspace."""
+    stocktaking = Stocktaking(workspace, lookups, put_down, done=trio.Event())
+    stocktaking.begin()
+    return stocktaking
+
+
 def put_down(left: Left, wrong_by: int) -> None:
     """Leave in the ledger what an earlier worker would have, but for its last request."""
     held = left.walked()
@@ -152,7 +159,7 @@ def test_totals_are_right_whatever_is_moved_and_removed_meanwhile(
     if known:
         put_down(left, wrong_by=dice.randrange(-5, 5) * KIB)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, lookups, put_down=known, done=trio.Event())
+    stocktaking = begun(workspace, lookups, put_down=known)
     while not stocktaking.is_done:
         for _ in range(dice.randrange(4)):
             change(workspace, left.work, names, dice)
@@ -164,7 +171,7 @@ def test_totals_are_right_whatever_is_moved_and_removed_meanwhile(
 def test_growth_waits_until_all_is_counted(left: Left) -> None:
     (left.work / "file").write_bytes(b"x")
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, 0, put_down=False, done=trio.Event())
+    stocktaking = begun(workspace, 0, put_down=False)
     caller = Asking()
     with pytest.raises(StillCounting) as told:
         workspace.root.mkdir(b"folder", 0o700, caller)
@@ -183,7 +190,7 @@ def test_what_was_put_down_is_in_force_at_once_and_set_right_in_the_end(left: Le
     (left.work / "file").write_bytes(bytes(8 * KIB))
     put_down(left, wrong_by=3 * KIB)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=True, done=trio.Event())
+    stocktaking = begun(workspace, UNCOUNTED, put_down=True)
     workspace.root.mkdir(b"folder", 0o700, Asking())
     left.account.bound_bytes = left.account.used_bytes + 4 * KIB
     with pytest.raises(StillCounting):  # it might fit, once all is counted: not refused, and not let pass
@@ -201,7 +208,7 @@ def test_an_inode_deep_in_the_tree_is_found_by_its_number_at_once(left: Left) ->
     found: list[int] = []
     left.inodes.on_found(found.append)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=False, done=trio.Event())
+    stocktaking = begun(workspace, UNCOUNTED, put_down=False)
     nodeid = (deep / "file").stat().st_ino
     node = left.inodes.live(nodeid)
     assert node.nodeid == nodeid
@@ -226,7 +233,7 @@ def test_what_cannot_be_read_stops_growth_and_nothing_else(left: Left, monkeypat
 
     monkeypatch.setattr(backing, "numbered_names", fails)
     workspace = left.workspace()
-    stocktaking = Stocktaking(workspace, UNCOUNTED, put_down=False, done=trio.Event())
+    stocktaking = begun(workspace, UNCOUNTED, put_down=False)
     assert not finish(stocktaking)
     sound, _ = workspace.root.lookup(b"sound")
     assert isinstance(sound, WorkspaceDirectory)
