@@ -31,6 +31,9 @@ class Turns(Protocol):
     async def end(self, turn: str) -> TurnRecord:
         """End a live turn."""
 
+    async def end_again(self, turn: str) -> TurnRecord:
+        """The same, where it may have ended by an earlier request."""
+
 
 class Accounts(Protocol):
     """What the control interface asks of the daemon's accounts."""
@@ -40,6 +43,9 @@ class Accounts(Protocol):
 
 
 TurnPath = Annotated[str, Path(description="the caller's turn id, or the key")]
+Again = Annotated[
+    bool, Query(description="the answer to this request was lost once: that the turn has ended is no error")
+]
 By = Annotated[
     UsageBy | None, Query(description="sum by this; turns, users and agents (scratch) where it is not given")
 ]
@@ -96,9 +102,9 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
         return views.turn_view(await turns.find(turn), daemon_info().mountpoint)
 
     @app.delete("/v1/turns/{turn}", tags=["turns"])
-    async def end_turn(turn: TurnPath) -> TurnView:
+    async def end_turn(turn: TurnPath, again: Again = False) -> TurnView:
         """End a turn: its workspace is gone at once, for everyone. Its bytes are freed in the background."""
-        return views.ended_view(await turns.end(turn))
+        return views.ended_view(await (turns.end_again(turn) if again else turns.end(turn)))
 
 
 def _add_inspection(app: FastAPI, turns: Turns, accounts: Accounts, daemon_info: Callable[[], DaemonInfo]) -> None:

@@ -81,10 +81,47 @@ class Gate:
         return peer.uid in (0, self.own_uid) or self.operator_gid in peer.groups
 
 
+class Underway:
+    """Requests that change something and have not been answered."""
+
+    def __init__(self) -> None:
+        self._accepting = trio.CancelScope()
+        self._count = 0
+        self._answered = trio.lowlevel.ParkingLot()
+
+    @contextmanager
+    def accepting(self) -> Iterator[None]:
+        """While connections are accepted."""
+        with self._accepting:
+            yield
+
+    @contextmanager
+    def request(self, scope: Scope) -> Iterator[None]:
+        """While a request is worked on."""
+        changes = scope.get("method", "GET") not in ("GET", "HEAD")
+        self._count += changes
+        try:
+            yield
+        finally:
+            self._count -= changes
+            self._answered.unpark_all()
+
+    async def drain(self, at_most_s: float) -> None:
+        """Accept no more connections, and wait until all is answered, so many seconds at most.
+
+        Who connects meanwhile waits for the next worker, which has the same socket.
+        """
+        self._accepting.cancel()
+        with trio.move_on_after(at_most_s):
+            while self._count:
+                await self._answered.park()
+
+
 async def serve_control(
     listener: socket.socket,
     app: FastAPI,
     gate: Gate,
+    underway: Underway,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -92,19 +129,20 @@ async def serve_control(
     config = Config()
     config.errorlog = log
     config.include_server_header = False
-    serve = partial(_serve_connection, app, gate, config, WorkerContext(None))
-    async with trio.open_nursery() as nursery:
-        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-        await nursery.start(trio.serve_listeners, serve, [accepting])
+    serve = partial(_serve_connection, app, gate, underway, config, WorkerContext(None))
+    accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+    async with trio.open_nursery() as connections:
         task_status.started()
+        with underway.accepting():
+            await trio.serve_listeners(serve, [accepting], handler_nursery=connections)
 
 
 async def _serve_connection(
-    app: FastAPI, gate: Gate, config: Config, context: WorkerContext, stream: trio.SocketStream
+    app: FastAPI, gate: Gate, underway: Underway, config: Config, context: WorkerContext, stream: trio.SocketStream
 ) -> None:
     try:
         peer = Peer.of(stream.socket)
-        asgi = _with_peer(app, peer) if gate.admits(peer) else _refusing(peer)
+        asgi = _with_peer(app, peer, underway) if gate.admits(peer) else _refusing(peer)
         # Two casts: hypercorn has its own types for ASGI, and takes plain streams although it says SSLStream.
         wrapped = wrap_app(cast(ASGIFramework, asgi), 0, "asgi")
         plain = cast("trio.SSLStream[trio.SocketStream]", stream)
@@ -115,9 +153,10 @@ async def _serve_connection(
         await trio.aclose_forcefully(stream)
 
 
-def _with_peer(app: FastAPI, peer: Peer) -> ASGIApp:
+def _with_peer(app: FastAPI, peer: Peer, underway: Underway) -> ASGIApp:
     async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, PEER: peer}, _bounded(receive), send)
+        with underway.request(scope):
+            await app({**scope, PEER: peer}, _bounded(receive), send)
 
     return asgi
 

@@ -18,7 +18,7 @@ import trio
 from fusefs import __version__, backing, requests, session, space, status, tombstones
 from fusefs.accounting import Accounts
 from fusefs.control import create_app
-from fusefs.control_socket import Gate, serve_control
+from fusefs.control_socket import Gate, Underway, serve_control
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
@@ -42,7 +42,8 @@ CONCURRENT_REQUESTS = 32
 SETTLE_EVERY_S = 5.0
 SETTLE_AFTER_S = 40.0
 """Longer than the kernel keeps a dirty page (vm.dirty_expire_centisecs, 30 s) and its flusher sleeps (5 s)."""
-
+DRAIN_S = 2.0
+"""For how long a worker that makes way goes on answering what it has read from the control socket."""
 
 Ready = Callable[[DaemonInfo], None]
 
@@ -94,12 +95,13 @@ async def _serve(settings: Settings, inherited: Inherited, journal: Journal, sha
         turns.sweep_orphans()
         tombstones.set_up(inodes, shared.table, marks)
         app = create_app(turns, accounts, info, partial(reload, settings.command, inherited.supervisor_pid))
-        await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
+        underway = Underway()
+        await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
         nursery.start_soon(_settle, turns)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations, shared.table)
-        nursery.start_soon(_end_on_signal, kernel, waiter, ending)
+        nursery.start_soon(_end_on_signal, kernel, waiter, underway, ending)
         _tame_collector()
         ready(info())
         await pyfuse3.main(1, CONCURRENT_REQUESTS)
@@ -172,15 +174,19 @@ async def _settle(turns: Turns) -> None:
             turn.workspace.release_numbers()
 
 
-async def _end_on_signal(kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending) -> None:
+async def _end_on_signal(
+    kernel: session.Session, waiter: requests.DeviceWaiter, underway: Underway, ending: Ending
+) -> None:
     """SIGTERM: unmount, which ends the loop; programs that still use the mount get ENOTCONN.
 
-    SIGUSR1: read no more requests and answer those that are read.
+    SIGUSR1: read no more requests and answer those that are read; of the control interface first, since the end of a
+    turn waits for the kernel, and that for programs, which are served meanwhile.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1) as signals:
         async for number in signals:
             if number == signal.SIGUSR1:
                 ending.replaced = True
+                await underway.drain(DRAIN_S)
                 waiter.close()
                 pyfuse3.terminate()
                 continue

@@ -80,8 +80,7 @@ class Turns:
         live = self._live_turn(turn)
         if live is not None:
             return live
-        journal = self._journal
-        if await trio.to_thread.run_sync(lambda: journal.by_key(turn) or journal.by_id(turn)):
+        if await trio.to_thread.run_sync(self._recorded, turn):
             raise TurnOver(turn)
         raise NoSuchTurn(turn)
 
@@ -140,6 +139,19 @@ class Turns:
         await self._surfaces.tell_kernel(record, ending.workspace)
         self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
         return record
+
+    async def end_again(self, turn: str) -> TurnRecord:
+        """End a turn, or answer one that an earlier request has ended. Raises NoSuchTurn."""
+        try:
+            return await self.end(turn)
+        except TurnOver:
+            ended = await trio.to_thread.run_sync(self._recorded, turn)
+            if ended is None:
+                raise
+            return ended
+
+    def _recorded(self, turn: str) -> TurnRecord | None:
+        return self._journal.by_key(turn) or self._journal.by_id(turn)
 
     def _record_end(self, record: TurnRecord) -> bool:
         """Whether the journal took it; on a full disk it may not, until the turn's own bytes are freed."""

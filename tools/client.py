@@ -8,9 +8,10 @@ What is sent and how an answer is read is said once, as calls; the two clients o
 
 import errno
 import os
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -25,6 +26,7 @@ T = TypeVar("T")
 
 ASK_SECONDS = 10.0  # what only asks is answered from memory
 CHANGE_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
+TRIES = 4  # of a request whose answer was lost with a worker: several may die one after the other
 BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
 
 
@@ -60,18 +62,26 @@ def default_socket() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request and the type of its answer."""
+    """One request and the type of its answer.
+
+    `repeated` is what its query says in addition where it is sent again, because the worker that had it ended before
+    it answered; None where something might be done twice.
+    """
 
     method: str
     path: str
     answer: TypeAdapter[T]
     body: dict[str, Any] | None = None
     query: dict[str, str] | None = None
+    repeated: dict[str, str] | None = None
 
     @property
-    def may_be_sent_again(self) -> bool:
-        """Whether nothing is done twice where a worker ended before it answered."""
-        return self.method == "GET"
+    def attempts(self) -> "list[Call[T]]":
+        """What to send, one after the other as long as workers end before they answer."""
+        if self.method != "GET" and self.repeated is None:
+            return [self]
+        again = replace(self, query={**(self.query or {}), **(self.repeated or {})})
+        return [self, *[again] * (TRIES - 1)]
 
     @property
     def patience(self) -> float:
@@ -93,8 +103,10 @@ class Call(Generic[T]):
 
 
 def _begin(request: BeginTurn) -> Call[TurnBegun]:
-    body = request.model_dump(mode="json", exclude_none=True)
-    return Call("POST", "/v1/turns", TypeAdapter(TurnBegun), body=body)
+    # With an id of our own where none is given: sent again it begins no second turn.
+    named = request.model_copy(update={"turn": request.turn or str(uuid.uuid4())})
+    body = named.model_dump(mode="json", exclude_none=True)
+    return Call("POST", "/v1/turns", TypeAdapter(TurnBegun), body=body, repeated={})
 
 
 def _turns() -> Call[list[TurnView]]:
@@ -111,7 +123,7 @@ def _show(turn: str) -> Call[TurnView]:
 
 
 def _end(turn: str) -> Call[TurnView]:
-    return Call("DELETE", _turn_path(turn), TypeAdapter(TurnView))
+    return Call("DELETE", _turn_path(turn), TypeAdapter(TurnView), repeated={"again": "true"})
 
 
 def _usage(by: UsageBy | None) -> Call[list[Account]]:
@@ -212,14 +224,12 @@ class Client:
         self.close()
 
     def _send(self, call: Call[T]) -> T:
+        *first, last = call.attempts
         with _explained(self.socket):
-            try:
-                response = self._request(call)
-            except BROKEN:
-                if not call.may_be_sent_again:
-                    raise
-                response = self._request(call)
-        return call.read(response)
+            for attempt in first:
+                with suppress(*BROKEN):
+                    return call.read(self._request(attempt))
+            return call.read(self._request(last))
 
     def _request(self, call: Call[T]) -> httpx.Response:
         timeout = call.patience if self._timeout is None else self._timeout
@@ -280,14 +290,12 @@ class TrioClient:
         await self.aclose()
 
     async def _send(self, call: Call[T]) -> T:
+        *first, last = call.attempts
         with _explained(self.socket):
-            try:
-                response = await self._request(call)
-            except BROKEN:
-                if not call.may_be_sent_again:
-                    raise
-                response = await self._request(call)
-        return call.read(response)
+            for attempt in first:
+                with suppress(*BROKEN):
+                    return call.read(await self._request(attempt))
+            return call.read(await self._request(last))
 
     async def _request(self, call: Call[T]) -> httpx.Response:
         timeout = call.patience if self._timeout is None else self._timeout

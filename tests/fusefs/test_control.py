@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from fusefs.control import create_app
-from fusefs.control_socket import Gate, SocketUnusable, adopted, listening, serve_control
+from fusefs.control_socket import Gate, SocketUnusable, Underway, adopted, listening, serve_control
 from fusefs.journal import JournalUnusable
 from fusefs.reloading import ReloadRefused
 from policy.limits import Limit, Resource
@@ -28,14 +28,18 @@ from tests.stand_ins import DAEMON, KIB, FakeTurns
 
 @asynccontextmanager
 async def served(
-    turns: FakeTurns, path: Path, gate: Gate | None = None, reload: Callable[[], Awaitable[None]] | None = None
+    turns: FakeTurns,
+    path: Path,
+    gate: Gate | None = None,
+    reload: Callable[[], Awaitable[None]] | None = None,
+    underway: Underway | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a control interface that is being served at `path`."""
     app = create_app(turns, turns.accounts, lambda: DAEMON, reload or trio.lowlevel.checkpoint)
     gate = gate or Gate(own_uid=os.getuid(), operator_gid=None)
     with listening(path, gate.operator_gid) as listener:
         async with trio.open_nursery() as nursery:
-            await nursery.start(serve_control, listener, app, gate)
+            await nursery.start(serve_control, listener, app, gate, underway or Underway())
             transport = httpx.AsyncHTTPTransport(uds=str(path))
             async with httpx.AsyncClient(transport=transport, base_url="http://fusefs") as client:
                 yield client
@@ -535,3 +539,47 @@ def test_curl_reads_it(turns: FakeTurns, tmp_path: Path) -> None:
             return (await trio.run_process(command, capture_stdout=True)).stdout
 
     assert json.loads(trio.run(main))["pid"] == 7
+
+
+def test_a_change_that_is_under_way_is_answered_before_the_worker_leaves(turns: FakeTurns, tmp_path: Path) -> None:
+    path, answers = tmp_path / "control.sock", []
+
+    async def main() -> None:
+        begun, underway = trio.Event(), Underway()
+
+        async def slow() -> None:
+            begun.set()
+            await trio.sleep(0.3)
+
+        async def ask() -> None:
+            transport = httpx.AsyncHTTPTransport(uds=str(path))
+            async with httpx.AsyncClient(transport=transport, base_url="http://fusefs") as client:
+                answers.append(await client.post("/v1/reload"))
+
+        async with trio.open_nursery() as nursery, served(turns, path, reload=slow, underway=underway):
+            nursery.start_soon(ask)
+            await begun.wait()
+            await underway.drain(20)
+
+    trio.run(main)
+    assert [answer.status_code for answer in answers] == [200]
+
+
+def test_a_change_that_takes_too_long_is_not_waited_for(turns: FakeTurns, tmp_path: Path) -> None:
+    async def main() -> None:
+        begun, underway = trio.Event(), Underway()
+
+        async def never() -> None:
+            begun.set()
+            await trio.sleep_forever()
+
+        async with (
+            served(turns, tmp_path / "control.sock", reload=never, underway=underway) as client,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(client.post, "/v1/reload")
+            await begun.wait()
+            await underway.drain(0.05)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from fusefs.control import create_app
-from fusefs.control_socket import Gate, listening, serve_control
+from fusefs.control_socket import Gate, Underway, listening, serve_control
 from tests.stand_ins import DAEMON, FakeTurns
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ class FakeDaemon:
             token = trio.lowlevel.current_trio_token()
             with listening(self.socket, None) as listener:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None))
+                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None), Underway())
                     started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
 
         trio.run(main)

@@ -15,7 +15,7 @@ from fusefs.messages import AccountKind, BeginTurn, TurnState, UsageBy
 from policy.refusals import TurnOver
 from tests.stand_ins import DAEMON
 from tests.tools.conftest import ROOT, FakeDaemon
-from tools.client import Client, DaemonUnreachable, Refused, TrioClient, default_socket
+from tools.client import TRIES, Client, DaemonUnreachable, Refused, TrioClient, default_socket
 
 ADA = BeginTurn(agent="guide", user="ada", turn="t 1")
 
@@ -143,7 +143,7 @@ def test_a_socket_that_is_not_ours_to_use_is_not_called_a_missing_daemon(daemon:
             folder.chmod(folder.stat().st_mode | 0o711)
     program = """
 import os, pathlib, sys
-from tools.client import Client, SocketForbidden
+from tools.client import TRIES, Client, SocketForbidden
 client = Client(pathlib.Path(sys.argv[1]))
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
@@ -222,5 +222,14 @@ def test_what_would_be_done_twice_is_not_asked_again(tmp_path: Path) -> None:
     serving = closing_the_first(path, [b""])
 
     with Client(path) as client, pytest.raises(DaemonUnreachable, match="ended before it answered; it may have done"):
-        client.end("t1")
+        client.reload()
+    serving.join()
+
+
+def test_a_daemon_whose_workers_die_of_it_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    serving = closing_the_first(path, [b""] * TRIES)
+
+    with Client(path) as client, pytest.raises(DaemonUnreachable, match="ended before it answered"):
+        client.begin(ADA)
     serving.join()
