@@ -17,6 +17,7 @@ from fusefs import session
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, listening, serve_control
 from fusefs.mounts import topmost
+from fusefs.underway import Underway
 from tests.stand_ins import DAEMON, FakeTurns
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ class FakeDaemon:
             token = trio.lowlevel.current_trio_token()
             with listening(self.socket, None) as listener:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None))
+                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None), Underway())
                     nursery.start_soon(turns.events.keep)
                     started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
 
