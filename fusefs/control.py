@@ -51,6 +51,9 @@ class Turns(Protocol):
     async def end(self, turn: str) -> TurnRecord:
         """End a live turn."""
 
+    async def end_again(self, turn: str) -> TurnRecord:
+        """The same, where it may have ended by an earlier request."""
+
     async def empty(self, turn: str) -> views.LiveTurn:
         """Empty the workspace of a live turn."""
 
@@ -90,6 +93,9 @@ class Events(Protocol):
 
 TurnPath = Annotated[str, Path(description="the caller's turn id, or the key")]
 CallPath = Annotated[str, Path(description="the caller's call id")]
+Again = Annotated[
+    bool, Query(description="the answer to this request was lost once: that the turn has ended is no error")
+]
 By = Annotated[
     UsageBy | None, Query(description="sum by this; turns, users and agents (scratch) where it is not given")
 ]
@@ -153,12 +159,12 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
         return view(await turns.find(turn))
 
     @app.delete("/v1/turns/{turn}", tags=["turns"])
-    async def end_turn(turn: TurnPath) -> TurnView:
+    async def end_turn(turn: TurnPath, again: Again = False) -> TurnView:
         """Stop a turn's calls, and end it: its workspace is gone at once, for everyone.
 
         Its bytes are freed in the background.
         """
-        return views.ended_view(await turns.end(turn))
+        return views.ended_view(await (turns.end_again(turn) if again else turns.end(turn)))
 
     @app.patch("/v1/turns/{turn}", tags=["turns"])
     async def change_limits(turn: TurnPath, request: ChangeLimits) -> LimitsChanged:

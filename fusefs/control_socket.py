@@ -29,6 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fusefs import problems
+from fusefs.underway import Underway
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ async def serve_control(
     listener: socket.socket,
     app: FastAPI,
     gate: Gate,
+    underway: Underway,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -94,19 +96,20 @@ async def serve_control(
     config = Config()
     config.errorlog = log
     config.include_server_header = False
-    serve = partial(_serve_connection, app, gate, config, WorkerContext(None))
-    async with trio.open_nursery() as nursery:
-        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
-        await nursery.start(trio.serve_listeners, serve, [accepting])
+    serve = partial(_serve_connection, app, gate, underway, config, WorkerContext(None))
+    accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+    async with trio.open_nursery() as connections:
         task_status.started()
+        with underway.accepting():
+            await trio.serve_listeners(serve, [accepting], handler_nursery=connections)
 
 
 async def _serve_connection(
-    app: FastAPI, gate: Gate, config: Config, context: WorkerContext, stream: trio.SocketStream
+    app: FastAPI, gate: Gate, underway: Underway, config: Config, context: WorkerContext, stream: trio.SocketStream
 ) -> None:
     try:
         peer = Peer.of(stream.socket)
-        asgi = _with_peer(app, peer) if gate.admits(peer) else _refusing(peer)
+        asgi = _with_peer(app, peer, underway) if gate.admits(peer) else _refusing(peer)
         # Two casts: hypercorn has its own types for ASGI, and takes plain streams although it says SSLStream.
         wrapped = wrap_app(cast(ASGIFramework, asgi), 0, "asgi")
         plain = cast("trio.SSLStream[trio.SocketStream]", stream)
@@ -142,9 +145,10 @@ async def _ended_on_cancel(stream: trio.SocketStream) -> AsyncIterator[None]:
             ended.set()
 
 
-def _with_peer(app: FastAPI, peer: Peer) -> ASGIApp:
+def _with_peer(app: FastAPI, peer: Peer, underway: Underway) -> ASGIApp:
     async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, PEER: peer}, _bounded(receive), send)
+        with underway.request(scope):
+            await app({**scope, PEER: peer}, _bounded(receive), send)
 
     return asgi
 

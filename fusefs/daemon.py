@@ -39,6 +39,7 @@ from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
 from fusefs.turn import Refusal
 from fusefs.turns import Turns
+from fusefs.underway import Underway
 from fusefs.upkeep import look_what_is_forgotten, settle, take_care
 from fusefs.watch import Complaint, Watch
 from fusefs.workspace import Shared
@@ -52,8 +53,10 @@ CONCURRENT_REQUESTS = 4096
 
 Each takes a task while it waits, and the memory that its own request fills.
 """
+CONTROL_DRAIN_S = 2.0
+"""How long a worker that makes way goes on, for what it has read from the control socket."""
 DRAIN_S = 1.0
-"""How long a worker that makes way waits for calls that wait for a disk; the next one is sent them again."""
+"""How long it then waits for calls that wait for a disk; the next one is sent them again."""
 
 
 Ready = Callable[[DaemonInfo], None]
@@ -134,7 +137,8 @@ async def _serve(
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
         app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
-        await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators))
+        underway = Underway()
+        await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
         nursery.start_soon(settle, turns, watch, nursery)
         if inherited.resumed:
@@ -144,7 +148,7 @@ async def _serve(
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
         waiter = _hand_over(inherited, operations, shared.table, watch)
-        nursery.start_soon(_end_on_signal, kernel, waiter, ending, complaint.give_up)
+        nursery.start_soon(_end_on_signal, kernel, waiter, underway, ending, complaint.give_up)
         _tell_of_loss(events, inherited)
         _tame_collector()
         if kernel.resends:  # else nothing is gained by another worker, but what programs have open is lost
@@ -241,16 +245,22 @@ def _info(settings: Settings, inherited: Inherited, careful: Sized, started: flo
 
 
 async def _end_on_signal(
-    kernel: session.Session, waiter: requests.DeviceWaiter, ending: Ending, give_up: Callable[[], None]
+    kernel: session.Session,
+    waiter: requests.DeviceWaiter,
+    underway: Underway,
+    ending: Ending,
+    give_up: Callable[[], None],
 ) -> None:
     """SIGTERM: unmount, which ends the loop; programs that still use the mount get ENOTCONN.
 
-    SIGUSR1: read no more requests and answer those that are read; `give_up` on those that wait for a disk.
+    SIGUSR1: read no more requests and answer those that are read; `give_up` on those that wait for a disk. The control
+    interface goes first: the end of a turn waits for the kernel, and that for programs, which are served meanwhile.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1) as signals:
         async for number in signals:
             if number == signal.SIGUSR1:
                 ending.replaced = True
+                await underway.drain(CONTROL_DRAIN_S)
                 waiter.close()
                 pyfuse3.terminate()
                 if kernel.resends:

@@ -2,7 +2,7 @@
 
 import trio
 
-from fusefs.journal import Journal
+from fusefs.journal import Journal, TurnRecord
 from fusefs.turn import Turn
 from fusefs.workspace import Workspace
 from policy.refusals import NoSuchTurn, TurnOver
@@ -42,10 +42,16 @@ class LiveTurns:
         live = self._live_turn(turn)
         if live is not None:
             return live
+        await self.recorded(turn)
+        raise TurnOver(turn)
+
+    async def recorded(self, turn: str) -> TurnRecord:
+        """The newest turn of this id or key, live or ended. Raises NoSuchTurn."""
         journal = self._journal
-        if await trio.to_thread.run_sync(lambda: journal.by_key(turn) or journal.by_id(turn)):
-            raise TurnOver(turn)
-        raise NoSuchTurn(turn)
+        record = await trio.to_thread.run_sync(lambda: journal.by_key(turn) or journal.by_id(turn))
+        if record is None:
+            raise NoSuchTurn(turn)
+        return record
 
     async def id_of(self, key: str) -> str:
         """The caller's id of the turn of this key, live or ended. Raises NoSuchTurn."""

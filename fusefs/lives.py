@@ -62,6 +62,13 @@ class Lives:
         """Stop a turn's calls, then end it. Raises NoSuchTurn, TurnOver; OSError where the host does not let it."""
         return await self._end(turn, EndReason.ASKED)
 
+    async def end_again(self, turn: str) -> TurnRecord:
+        """End a turn, or answer one that an earlier request has ended. Raises NoSuchTurn, OSError."""
+        try:
+            return await self.end(turn)
+        except TurnOver:
+            return await self._turns.recorded(turn)
+
     async def _end(self, turn: str, reason: EndReason) -> TurnRecord:
         ending = await self._turns.find(turn)
         await self._calls.stop_turn(ending)

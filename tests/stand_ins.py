@@ -127,6 +127,10 @@ class FakeTurns:
         """End one."""
         return replace(self.known(turn).record, ended_at=1_700_000_100.0)
 
+    async def end_again(self, turn: str) -> TurnRecord:
+        """One that has ended before."""
+        return replace(self.known(turn).record, ended_at=1_700_000_050.0)
+
     def _fail(self) -> None:
         if self.error is not None:
             raise self.error

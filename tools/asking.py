@@ -13,10 +13,15 @@ from typing import Any, Self
 
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 SECONDS = 60.0  # for an answer; a begin waits for a disk
+TRIES = 4  # of a request whose answer was lost with a worker: several may die one after the other
 
 
 class NotAnswered(Exception):
     """No daemon answers at the socket, or not as one; str() says why, for people."""
+
+
+class _Broken(Exception):
+    """A worker ended while it was asked; the next one has nothing of that connection."""
 
 
 class Problem(Exception):
@@ -28,7 +33,11 @@ class Problem(Exception):
 
 
 class Control:
-    """One connection to the control socket, made when it is needed; a context manager."""
+    """One connection to the control socket, made when it is needed; a context manager.
+
+    Each request is sent again where the worker that had it ended before it answered, so only what is done once all the
+    same may be asked: a turn and a call are begun with an id of the asker's own.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -51,7 +60,7 @@ class Control:
     def ask(self, method: str, *path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and read its answer. Raises Problem, NotAnswered."""
         try:
-            status, content = self._exchange(_request(method, path, body))
+            status, content = self._persist(_request(method, path, body))
         except OSError as error:
             self.close()
             raise NotAnswered(f"no daemon answers at {self.path}: {error.strerror or error}") from error
@@ -63,24 +72,36 @@ class Control:
             raise Problem(status, str(answer.get("detail", f"HTTP status {status}")))
         return answer
 
-    def _exchange(self, request: bytes) -> tuple[int, bytes]:
+    def _persist(self, request: bytes) -> tuple[int, bytes]:
+        for _ in range(TRIES):
+            connection = self._connected()
+            try:
+                connection.sendall(request)
+                return _read(connection)
+            except (_Broken, BrokenPipeError, ConnectionResetError):
+                self.close()
+        raise NotAnswered(f"the daemon at {self.path} ended before it answered; it may have done it")
+
+    def _connected(self) -> socket.socket:
         if self._connection is None:
             self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._connection.settimeout(SECONDS)
             self._connection.connect(os.fspath(self.path))
-        self._connection.sendall(request)
-        return self._read(self._connection)
+        return self._connection
 
-    def _read(self, connection: socket.socket) -> tuple[int, bytes]:
-        """The status and content of one answer. Raises NotAnswered."""
-        with connection.makefile("rb") as stream:
-            words = stream.readline().split(b" ", 2)
-            headers = dict(_headers(stream))
-            length = headers.get(b"content-length", b"")
-            if len(words) < 2 or not words[1].isdigit() or not length.isdigit():
-                self.close()
-                raise NotAnswered(f"the daemon at {self.path} ended before it answered; it may have done it")
-            return int(words[1]), stream.read(int(length))
+
+def _read(connection: socket.socket) -> tuple[int, bytes]:
+    """The status and content of one answer. Raises _Broken."""
+    with connection.makefile("rb") as stream:
+        words = stream.readline().split(b" ", 2)
+        headers = dict(_headers(stream))
+        length = headers.get(b"content-length", b"")
+        if len(words) < 2 or not words[1].isdigit() or not length.isdigit():
+            raise _Broken
+        content = stream.read(int(length))
+        if len(content) < int(length):
+            raise _Broken
+        return int(words[1]), content
 
 
 def _headers(stream: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:

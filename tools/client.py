@@ -164,14 +164,12 @@ class Client:
         self.close()
 
     def _send(self, question: Question[T]) -> T:
+        *first, last = question.attempts
         with explained(self.socket):
-            try:
-                response = self._request(question)
-            except BROKEN:
-                if not question.may_be_sent_again:
-                    raise
-                response = self._request(question)
-        return question.read(response)
+            for attempt in first:
+                with suppress(*BROKEN):
+                    return question.read(self._request(attempt))
+            return question.read(self._request(last))
 
     def _request(self, question: Question[T]) -> httpx.Response:
         timeout = question.patience if self._timeout is None else self._timeout

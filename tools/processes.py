@@ -14,7 +14,9 @@ class Watch:
 
     def ended_within(self, seconds: float) -> bool:
         """Wait for its end, so long at most; whether it came."""
-        return bool(select.select([self._descriptor], [], [], seconds)[0])
+        poller = select.poll()  # select(2) takes no descriptor from 1024 on
+        poller.register(self._descriptor, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
 
 
 @contextmanager

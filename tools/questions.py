@@ -3,7 +3,8 @@
 Said once; the clients only carry questions, each in its own way.
 """
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from fusefs.messages import (
     TurnView,
     UsageBy,
 )
+from tools.asking import TRIES
 from tools.reaching import ControlError, refused
 
 T = TypeVar("T")
@@ -35,18 +37,26 @@ BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """One request and the type of its answer."""
+    """One request and the type of its answer.
+
+    `repeated` is what its query says in addition where it is sent again, because the worker that had it ended before
+    it answered; None where something might be done twice.
+    """
 
     method: str
     path: str
     answer: TypeAdapter[T]
     body: dict[str, Any] | None = None
     query: dict[str, str] | None = None
+    repeated: dict[str, str] | None = None
 
     @property
-    def may_be_sent_again(self) -> bool:
-        """Whether nothing is done twice where a worker ended before it answered."""
-        return self.method == "GET"
+    def attempts(self) -> "list[Question[T]]":
+        """What to send, one after the other as long as workers end before they answer."""
+        if self.method != "GET" and self.repeated is None:
+            return [self]
+        again = replace(self, query={**(self.query or {}), **(self.repeated or {})})
+        return [self, *[again] * (TRIES - 1)]
 
     @property
     def patience(self) -> float:
@@ -63,10 +73,16 @@ class Question(Generic[T]):
         raise refused(response)
 
 
+def _new_id() -> str:
+    """An id of our own, where none is given: what begins with it and is sent again begins nothing else."""
+    return str(uuid.uuid4())
+
+
 def begin(request: BeginTurn) -> Question[TurnBegun]:
     """Begin a turn."""
-    body = request.model_dump(mode="json", exclude_none=True)
-    return Question("POST", "/v1/turns", TypeAdapter(TurnBegun), body=body)
+    named = request.model_copy(update={"turn": request.turn or _new_id()})
+    body = named.model_dump(mode="json", exclude_none=True)
+    return Question("POST", "/v1/turns", TypeAdapter(TurnBegun), body=body, repeated={})
 
 
 def turns() -> Question[list[TurnView]]:
@@ -91,7 +107,7 @@ def show(turn: str) -> Question[TurnView]:
 
 def end(turn: str) -> Question[TurnView]:
     """End a turn."""
-    return Question("DELETE", _turn_path(turn), TypeAdapter(TurnView))
+    return Question("DELETE", _turn_path(turn), TypeAdapter(TurnView), repeated={"again": "true"})
 
 
 def empty(turn: str) -> Question[TurnView]:
@@ -106,14 +122,15 @@ def change_limits(turn: str, request: ChangeLimits) -> Question[LimitsChanged]:
 
 def begin_call(turn: str, request: BeginCall) -> Question[CallBegun]:
     """Begin a call."""
-    body = request.model_dump(mode="json", exclude_none=True)
-    return Question("POST", _turn_path(turn) + "/calls", TypeAdapter(CallBegun), body=body)
+    named = request.model_copy(update={"call": request.call or _new_id()})
+    body = named.model_dump(mode="json", exclude_none=True)
+    return Question("POST", _turn_path(turn) + "/calls", TypeAdapter(CallBegun), body=body, repeated={})
 
 
 def end_call(call: str, request: EndCall) -> Question[CallEnded]:
     """End a call."""
     body = request.model_dump(mode="json", exclude_none=True)
-    return Question("POST", f"/v1/calls/{_component(call)}/end", TypeAdapter(CallEnded), body=body)
+    return Question("POST", f"/v1/calls/{_component(call)}/end", TypeAdapter(CallEnded), body=body, repeated={})
 
 
 def usage(by: UsageBy | None) -> Question[list[Account]]:

@@ -75,7 +75,8 @@ def call(control: Control, wish: Wish) -> Done:
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (*RELAYED, signal.SIGCHLD))
     held = Held(Start(alone, way.deaf_to, sorted(blocked), way.passed))
     try:
-        begun = control.ask("POST", "turns", wish.turn, "calls", body={**wish.begin, **way.known(held.pid)})
+        asked = {"call": _new_id(), **wish.begin, **way.known(held.pid)}
+        begun = control.ask("POST", "turns", wish.turn, "calls", body=asked)
         status = FAILED
         try:
             program = way.program(begun)
@@ -90,6 +91,11 @@ def call(control: Control, wish: Wish) -> Done:
     finally:
         held.end()
     return Done(status, end, relay.interrupted and status == 128 + signal.SIGINT)
+
+
+def _new_id() -> str:
+    """An id for a call, with which it is begun once, whichever worker answers; uuid would take time to import."""
+    return os.urandom(16).hex()
 
 
 def _wait(relay: Relay, held: Held, timeout: float | None) -> int:

@@ -138,14 +138,12 @@ class TrioClient:
         await self.aclose()
 
     async def _send(self, question: Question[T]) -> T:
+        *first, last = question.attempts
         with explained(self.socket):
-            try:
-                response = await self._request(question)
-            except BROKEN:
-                if not question.may_be_sent_again:
-                    raise
-                response = await self._request(question)
-        return question.read(response)
+            for attempt in first:
+                with suppress(*BROKEN):
+                    return question.read(await self._request(attempt))
+            return question.read(await self._request(last))
 
     async def _request(self, question: Question[T]) -> httpx.Response:
         timeout = question.patience if self._timeout is None else self._timeout

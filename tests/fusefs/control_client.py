@@ -11,21 +11,30 @@ import trio
 
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, listening, serve_control
+from fusefs.underway import Underway
 from tests.stand_ins import DAEMON, FakeTurns
+
+
+def connected(path: Path) -> httpx.AsyncClient:
+    """A client of whoever serves at `path`."""
+    return httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)), base_url="http://fusefs")
 
 
 @asynccontextmanager
 async def served(
-    turns: FakeTurns, path: Path, gate: Gate | None = None, reload: Callable[[], Awaitable[None]] | None = None
+    turns: FakeTurns,
+    path: Path,
+    gate: Gate | None = None,
+    reload: Callable[[], Awaitable[None]] | None = None,
+    underway: Underway | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a control interface that is being served at `path`."""
     app = create_app(turns, turns.accounts, turns.events, lambda: DAEMON, reload or trio.lowlevel.checkpoint)
     gate = gate or Gate(own_uid=os.getuid(), operator_gid=None)
     with listening(path, gate.operator_gid) as listener:
         async with trio.open_nursery() as nursery:
-            await nursery.start(serve_control, listener, app, gate)
-            transport = httpx.AsyncHTTPTransport(uds=str(path))
-            async with httpx.AsyncClient(transport=transport, base_url="http://fusefs") as client:
+            await nursery.start(serve_control, listener, app, gate, underway or Underway())
+            async with connected(path) as client:
                 yield client
             nursery.cancel_scope.cancel()
 

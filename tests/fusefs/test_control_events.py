@@ -17,6 +17,7 @@ from fusefs.control_socket import Gate, listening, serve_control
 from fusefs.event_records import Told
 from fusefs.event_schema import Event, Kind
 from fusefs.events import LATEST, Events
+from fusefs.underway import Underway
 from tests.event_stand_ins import FakeRecords
 from tests.stand_ins import DAEMON, FakeTurns
 
@@ -31,7 +32,7 @@ async def served(path: Path, *kept: Told) -> AsyncIterator[tuple[httpx.AsyncClie
         with listening(path, None) as listener:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(events.keep)
-                await nursery.start(serve_control, listener, app, Gate(os.getuid(), None))
+                await nursery.start(serve_control, listener, app, Gate(os.getuid(), None), Underway())
                 yield client, events
                 nursery.cancel_scope.cancel()
 

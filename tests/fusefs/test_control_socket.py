@@ -1,18 +1,23 @@
-"""The control socket: its file, which goes with the daemon, and who may ask through it."""
+"""The control socket: its file, which goes with the daemon, who may ask, and what a worker that leaves answers."""
 
 import json
 import logging
 import os
 import socket
 import sys
+from math import inf
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from fusefs.control_socket import Gate, SocketUnusable, adopted, listening
-from tests.fusefs.control_client import ask, begin, served
-from tests.stand_ins import FakeTurns
+from fusefs.control import create_app
+from fusefs.control_socket import Gate, SocketUnusable, adopted, listening, serve_control
+from fusefs.underway import Underway
+from tests.fusefs.control_client import ask, begin, connected, served
+from tests.stand_ins import DAEMON, FakeTurns
 
 
 def test_the_socket_is_for_root_and_the_operator_group_and_goes_with_the_daemon(
@@ -162,3 +167,88 @@ def test_curl_reads_it(turns: FakeTurns, tmp_path: Path) -> None:
             return (await trio.run_process(command, capture_stdout=True)).stdout
 
     assert json.loads(trio.run(main))["pid"] == 7
+
+
+def test_a_change_that_is_under_way_is_answered_before_the_worker_leaves(turns: FakeTurns, tmp_path: Path) -> None:
+    path, answers = tmp_path / "control.sock", []
+
+    async def main() -> None:
+        begun, underway = trio.Event(), Underway()
+
+        async def slow() -> None:
+            begun.set()
+            await trio.sleep(0.3)
+
+        async def ask() -> None:
+            async with connected(path) as client:
+                answers.append(await client.post("/v1/reload"))
+
+        async with trio.open_nursery() as nursery, served(turns, path, reload=slow, underway=underway):
+            nursery.start_soon(ask)
+            await begun.wait()
+            await underway.drain(20)
+
+    trio.run(main)
+    assert [answer.status_code for answer in answers] == [200]
+
+
+def test_a_change_that_takes_too_long_is_not_waited_for(turns: FakeTurns, tmp_path: Path) -> None:
+    async def main() -> None:
+        begun, underway = trio.Event(), Underway()
+
+        async def never() -> None:
+            begun.set()
+            await trio.sleep_forever()
+
+        async with (
+            served(turns, tmp_path / "control.sock", reload=never, underway=underway) as client,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(client.post, "/v1/reload")
+            await begun.wait()
+            await underway.drain(0.05)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_a_follower_of_events_is_not_waited_for(turns: FakeTurns, tmp_path: Path) -> None:
+    async def main() -> None:
+        underway = Underway()
+        async with (
+            served(turns, tmp_path / "control.sock", underway=underway) as client,
+            client.stream("GET", "/v1/events", params={"follow": "true"}) as following,
+        ):
+            assert following.status_code == 200
+            with trio.fail_after(20):
+                await underway.drain(inf)
+
+    trio.run(main)
+
+
+def test_who_connects_while_a_worker_leaves_is_answered_by_the_next(turns: FakeTurns, tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+
+    async def main() -> None:
+        app = create_app(turns, turns.accounts, turns.events, lambda: DAEMON, trio.lowlevel.checkpoint)
+        leaving, answered = Underway(), trio.Event()
+
+        async def ask(client: httpx.AsyncClient) -> None:
+            assert (await client.get("/v1/daemon")).status_code == 200
+            answered.set()
+
+        with listening(path, None) as first:
+            handed_on = os.dup(first.fileno())
+            async with trio.open_nursery() as nursery, connected(path) as client:
+                await nursery.start(serve_control, first, app, Gate(os.getuid(), None), leaving)
+                await leaving.drain(0)
+                nursery.start_soon(ask, client)
+                await wait_all_tasks_blocked(0.05)
+                assert not answered.is_set()
+                with socket.socket(fileno=handed_on) as second:
+                    await nursery.start(serve_control, second, app, Gate(os.getuid(), None), Underway())
+                    with trio.fail_after(20):
+                        await answered.wait()
+                    nursery.cancel_scope.cancel()
+
+    trio.run(main)

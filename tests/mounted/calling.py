@@ -21,7 +21,7 @@ SECONDS = 60
 def begin(daemon: Daemon, agent: str = "roomy", user: str = "ada", owner: tuple[int, int] = OWNER) -> dict[str, Any]:
     """Begin a turn of that uid and gid; its JSON document. By the socket: the command takes a second to start."""
     with Control(str(daemon.socket)) as control:
-        body = {"agent": agent, "user": user, "uid": owner[0], "gid": owner[1]}
+        body = {"agent": agent, "user": user, "uid": owner[0], "gid": owner[1], "turn": os.urandom(16).hex()}
         return control.ask("POST", "turns", body=body)
 
 

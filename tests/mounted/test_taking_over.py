@@ -22,6 +22,7 @@ for place, descriptor in enumerate(kept):
     os.dup2(descriptor, 100 + place)
 for place in range(len(kept)):
     os.dup2(100 + place, 3 + place)
+os.closerange(3 + len(kept), 200)
 if kept:
     os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[1], sys.argv[1:])

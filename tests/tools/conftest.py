@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import trio
 from fusefs import session
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, listening, serve_control
+from fusefs.event_schema import Kind
 from fusefs.mounts import topmost
+from fusefs.underway import Underway
 from tests.stand_ins import DAEMON, FakeTurns
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +32,7 @@ class FakeDaemon:
     socket: Path
     turns: FakeTurns = field(default_factory=FakeTurns)
     info: dict[str, Any] = field(default_factory=dict)
+    token: trio.lowlevel.TrioToken | None = None
     reload_error: Exception | None = None
 
     async def reload(self) -> None:
@@ -37,6 +41,11 @@ class FakeDaemon:
             raise self.reload_error
         trio.lowlevel.current_trio_token().run_sync_soon(lambda: self.info.update(pid=8))
 
+    def tell(self, kind: Kind, **facts: Any) -> None:  # noqa: ANN401 - as Events.tell has it
+        """Tell an event, in the loop that serves."""
+        assert self.token is not None
+        trio.from_thread.run_sync(partial(self.turns.events.tell, kind, **facts), trio_token=self.token)
+
     def serve(self, started: Callable[[Callable[[], None]], None]) -> None:
         """Serve until the function that `started` was given is called, from any thread."""
 
@@ -44,10 +53,10 @@ class FakeDaemon:
             turns = self.turns
             info = DAEMON.model_copy
             app = create_app(turns, turns.accounts, turns.events, lambda: info(update=self.info), self.reload)
-            token = trio.lowlevel.current_trio_token()
+            self.token = token = trio.lowlevel.current_trio_token()
             with listening(self.socket, None) as listener:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None))
+                    await nursery.start(serve_control, listener, app, Gate(os.getuid(), None), Underway())
                     nursery.start_soon(turns.events.keep)
                     started(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
 

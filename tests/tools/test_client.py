@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import trio
 
 from fusefs.messages import AccountKind, BeginCall, BeginTurn, ChangeLimits, EndCall, TurnState, UsageBy
 from policy.refusals import TurnOver
-from tests.stand_ins import DAEMON, KIB
+from tests.stand_ins import KIB
 from tests.tools.conftest import ROOT, FakeDaemon
 from tools.client import Client, DaemonUnreachable, Refused, TrioClient, default_socket
 
@@ -200,50 +199,3 @@ def test_the_default_socket_is_by_user(monkeypatch: pytest.MonkeyPatch, uid: int
     monkeypatch.setattr(os, "geteuid", lambda: uid)
 
     assert default_socket() == Path(expected)
-
-
-def closing_the_first(path: Path, answers: list[bytes]) -> threading.Thread:
-    """A daemon that reads one request on each connection, and gives the next of these answers."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
-
-    def serve() -> None:
-        with listener:
-            for answer in answers:
-                connection, _ = listener.accept()
-                with connection:
-                    connection.recv(65536)
-                    connection.sendall(answer)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    return thread
-
-
-def http(body: str) -> bytes:
-    return f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
-
-
-def test_a_question_that_a_dead_worker_left_is_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "control.sock"
-    serving = closing_the_first(path, [b"", http(DAEMON.model_dump_json()), b"", http("[]")])
-
-    with Client(path) as client:
-        assert client.daemon() == DAEMON
-
-    async def main() -> None:
-        async with TrioClient(path) as client:
-            assert await client.turns() == []
-
-    trio.run(main)
-    serving.join()
-
-
-def test_what_would_be_done_twice_is_not_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "control.sock"
-    serving = closing_the_first(path, [b""])
-
-    with Client(path) as client, pytest.raises(DaemonUnreachable, match="ended before it answered; it may have done"):
-        client.end("t1")
-    serving.join()

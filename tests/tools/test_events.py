@@ -54,8 +54,8 @@ def breaking(path: Path, *answers: str) -> Iterator[list[str]]:
 
 def happen(daemon: FakeDaemon) -> None:
     """Two events that are there before anybody asks."""
-    daemon.turns.events.tell(Kind.BEGUN, turn="t1", key="k", agent="guide", user="ada", org="acme", deadline_at=2.5)
-    daemon.turns.events.tell(Kind.PUBLISHED, org="acme", generation=4)
+    daemon.tell(Kind.BEGUN, turn="t1", key="k", agent="guide", user="ada", org="acme", deadline_at=2.5)
+    daemon.tell(Kind.PUBLISHED, org="acme", generation=4)
     daemon.turns.events.close()
 
 

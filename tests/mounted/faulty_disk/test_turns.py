@@ -83,7 +83,7 @@ def test_a_turn_that_cannot_begin_leaves_nothing(beginner: Beginner, other: Turn
     beginner.client.end(beginner.client.begin(EVE).key)
 
 
-@pytest.mark.parametrize("operation", ["lookup", "getattr", "opendir"])
+@pytest.mark.parametrize("operation", ["lookup", "getattr"])
 def test_a_turn_that_cannot_be_looked_at_leaves_nothing(beginner: Beginner, operation: str) -> None:
     """Whichever look it is: the first, the second, and so on, until all are served."""
     refusals, met, skip = 0, True, 0
