@@ -5,6 +5,7 @@ tells `settle` what it really took; since no other request runs in between, the 
 earlier daemon has left is still being counted, whatever needs totals raises StillCounting.
 """
 
+import errno
 import time
 from collections import deque
 from collections.abc import Callable
@@ -182,7 +183,7 @@ class TurnAccount(Account):
             if refusal is not None:
                 counting.check(self.scratch)
                 if self.unknown is not None:
-                    raise OSError(self.unknown.errno, f"cannot count what the turn holds: {self.unknown}")
+                    raise OSError(errno.EIO, f"cannot count what the turn holds: {self.unknown}")
                 raise self.note(refusal)
 
     def fits(self, grown_bytes: int) -> bool:

@@ -6,6 +6,7 @@ STATE/turns/KEY/        one for each live turn
     work/               its workspace, named and shaped as the turn sees it
     open/INODE          files that have lost their last name and are still open
 STATE/ended/KEY/        ended turns on their way out, and what emptied ones held
+STATE/lost/KEY/         trees with files in them that the journal knows no turn of
 """
 
 import fcntl
@@ -13,6 +14,7 @@ import os
 from pathlib import Path
 
 from fusefs.disk import exchange  # the call itself: threads use it
+from policy import keys
 
 _AT_FDCWD = -100  # linux/fcntl.h
 
@@ -108,11 +110,33 @@ class Layout:
 
     def live(self) -> list[str]:
         """The keys that have a tree."""
-        return sorted(entry.name for entry in os.scandir(self.turns))
+        return sorted(path.name for path in _trees(self.turns))
 
     def leftovers(self) -> list[Path]:
         """Trees of ended turns that have not been removed yet."""
-        return [Path(entry.path) for entry in os.scandir(self.ended)]
+        return _trees(self.ended)
+
+    def strangers(self) -> list[Path]:
+        """What somebody else has put among the trees."""
+        everything = [Path(entry.path) for folder in (self.turns, self.ended) for entry in os.scandir(folder)]
+        return sorted({*everything} - {*_trees(self.turns), *_trees(self.ended)})
+
+    def holds_something(self, key: str) -> bool:
+        """Whether a turn has put anything into its workspace."""
+        work = self.work(key)
+        found = {entry.name for entry in os.scandir(work)} if work.is_dir() else set()
+        return bool(found - {"outbox"}) or ("outbox" in found and any(os.scandir(work / "outbox")))
+
+    def set_aside(self, key: str) -> Path:
+        """Keep a tree that no turn is known of; answers where it lies now."""
+        lost = self.state / "lost"
+        _make_missing(lost)
+        os.rename(self.turns / key, lost / key)
+        return lost / key
+
+
+def _trees(folder: Path) -> list[Path]:
+    return [Path(entry.path) for entry in os.scandir(folder) if keys.is_key(entry.name) and entry.is_dir()]
 
 
 def _make_missing(folder: Path) -> None:

@@ -225,7 +225,7 @@ class Turns(LiveTurns):
         """
         trees = set(self._layout.live())
         for record in self._journal.live():
-            if record.key in trees:
+            if record.key in trees and self._layout.work(record.key).is_dir():
                 trees.discard(record.key)
                 try:
                     self._go_on_with(record, lookups=UNCOUNTED if resumed else 0, careful=careful)
@@ -236,10 +236,19 @@ class Turns(LiveTurns):
                 self._journal.end(record.key, time.time(), EndReason.LOST.value)
                 self._events.tell(Kind.ENDED, **record.names, reason=EndReason.LOST)
         for key in trees:
-            self._layout.end(key)
+            self._put_away(key)
+        for stranger in self._layout.strangers():
+            log.error("%s is none of fusefs's own: it is left alone", stranger)
         for tree in self._layout.leftovers():
             agent = self._agent(keys.agent_of(tree.name))
             self._removal.sweep(tree, agent.id, agent.limits)
+
+    def _put_away(self, key: str) -> None:
+        """A tree that no live turn is known of: an interrupted begin or end; or somebody has lost the journal."""
+        if self._journal.by_key(key) is None and self._layout.holds_something(key):
+            log.error("the journal knows no turn of key %s: its files are kept in %s", key, self._layout.set_aside(key))
+        else:
+            self._layout.end(key)
 
     def _go_on_with(self, record: TurnRecord, *, lookups: int, careful: bool) -> None:
         """Take up a turn of an earlier daemon, and take stock of what it holds."""

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -35,6 +34,8 @@ UNKNOWN = 256
 """In place of the exit status of a worker that another process had started."""
 ORPHAN_S = 1
 """How long an orphaned worker waits: whoever kills its supervisor may be about to kill it, too."""
+LEAST_WAIT_S, MOST_WAIT_S = 5, 60
+"""Between two tries of an orphaned worker to start a supervisor."""
 _PR_SET_PDEATHSIG = 1
 _WAITS = "D"
 KNOWN_FAILURES = (SessionError, StateUnusable, JournalUnusable, SocketUnusable, OtherLayout)
@@ -72,7 +73,7 @@ class Worker:
         pid = os.fork()
         if pid == 0:
             _begin_life([hearing, *private])
-            _watch_supervisor(inherited.supervisor_pid, partial(_start_supervisor, settings, held))
+            _watch_supervisor(inherited.supervisor_pid, _Successor(settings, held).start)
             _work(settings, inherited, telling)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(telling)
@@ -175,15 +176,34 @@ def _watch_supervisor(supervisor: int, orphaned: Callable[[], None]) -> None:
         os.kill(os.getpid(), signal.SIGUSR2)
 
 
-def _start_supervisor(settings: Settings, held: Estate) -> None:
-    log.error("the supervisor is gone: worker %d starts another one", os.getpid())
-    subprocess.Popen(
-        settings.command,
-        env=held.environment(os.getpid()),
-        pass_fds=list(held.heirlooms().values()),
-        stdin=subprocess.DEVNULL,
-        cwd="/",
-    )
+class _Successor:
+    """The next supervisor, which an orphaned worker starts: again and again, until one takes over."""
+
+    def __init__(self, settings: Settings, held: Estate) -> None:
+        self._settings = settings
+        self._held = held
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wait_s = LEAST_WAIT_S
+
+    def start(self) -> None:
+        """Start one, unless the last one is still at it; and look again later whether this worker is still here."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        signal.alarm(self._wait_s)
+        self._wait_s = min(MOST_WAIT_S, 2 * self._wait_s)
+
+    def _start(self) -> None:
+        log.error("the supervisor is gone: worker %d starts another one", os.getpid())
+        try:
+            self._process = subprocess.Popen(
+                self._settings.command,
+                env=self._held.environment(os.getpid()),
+                pass_fds=list(self._held.heirlooms().values()),
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+            )
+        except OSError as error:
+            log.error("cannot start a supervisor for now: %s", error)
 
 
 def _work(settings: Settings, inherited: Inherited, telling: int) -> NoReturn:

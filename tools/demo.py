@@ -144,7 +144,7 @@ def _clone(here: Stage, operator: Shell, program: Shell) -> None:
     status = program.run("The clone is clean.", "cd project && git status --short --branch")
     expect(len(status.splitlines()) == 1, "git finds changes in a fresh clone")
     program.run("It has the commit.", "cd project && git log -1 --format='%h %s'")
-    _, commits = program.quietly(f"git ls-remote {shlex.quote(source.as_uri())} HEAD; git -C project rev-parse HEAD")
+    _, commits = program.quietly(f"git -C {shlex.quote(str(source))} rev-parse HEAD; git -C project rev-parse HEAD")
     expect(len({line.split()[0] for line in commits.splitlines()}) == 1, "the clone has another commit")
 
 

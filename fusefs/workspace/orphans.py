@@ -1,5 +1,8 @@
 """Files that have lost their last name and are still open: they keep a hidden one, which outlives the daemon."""
 
+import errno
+import os
+import shutil
 from collections.abc import Callable, Iterator
 
 from fusefs import backing, disk
@@ -46,7 +49,12 @@ class Orphans:
     def clear(self) -> None:
         """Remove all that an earlier session of the mount has left."""
         for name in backing.names(self._descriptor):
-            backing.remove(self._descriptor, name)
+            try:
+                backing.remove(self._descriptor, name)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                shutil.rmtree(os.path.join(backing.path_of(self._descriptor), name))  # not of this daemon's making
 
     def close(self) -> None:
         """Give the folder's descriptor back."""

@@ -130,10 +130,12 @@ class Stocktaking:
 
         Where not, nobody knows what the workspace holds: nothing more fits into it, until it is looked at again.
         """
-        workspace, charged = self._workspace, self._charged
+        workspace, charged, found = self._workspace, self._charged, Totals(self._bytes, self._inodes)
+        if self._failure is None or found > charged:  # a part is better told than less than that
+            workspace.account.settle(found.bytes - charged.bytes, found.inodes - charged.inodes)
+            self._charged = found
         if self._failure is None:
             workspace.inodes.search_no_more(self)
-            workspace.account.settle(self._bytes - charged.bytes, self._inodes - charged.inodes)
             workspace.account.is_known()
         else:
             workspace.account.give_up(self._failure)

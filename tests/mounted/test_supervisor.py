@@ -132,3 +132,15 @@ def test_a_start_that_fails_in_the_worker_leaves_nothing(stopped_daemon: Daemon)
     assert not stopped_daemon.is_mounted()
     assert stopped_daemon.gone()
     assert not stopped_daemon.socket.exists()
+
+
+def test_a_worker_starts_a_supervisor_until_one_takes_over(own_daemon: Daemon) -> None:
+    """Here the configuration is in the way at first."""
+    told, good = own_daemon.status(), own_daemon.config.read_text()
+    own_daemon.config.write_text("broken")
+    with writing(Path(own_daemon.begin()["workspace"])):
+        os.kill(told["supervisor_pid"], signal.SIGKILL)
+        assert holds_within(30, lambda: "starts another one" in own_daemon.logged())
+        time.sleep(2)
+        own_daemon.config.write_text(good)
+        assert holds_within(60, lambda: own_daemon.status()["supervisor_pid"] != told["supervisor_pid"])
