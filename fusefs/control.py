@@ -198,7 +198,7 @@ def _add_calls(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
 
 def _turn_to_begin(turn: str, request: BeginCall) -> BeginTurn:
     """Raises InvalidRequest where no turn of that id can be begun."""
-    fields = request.model_dump(exclude={"call", "pid"})
+    fields = request.model_dump(exclude={"call", "pid"}, exclude_unset=True)
     try:
         return BeginTurn(turn=turn, **fields)
     except ValidationError as error:

@@ -101,6 +101,8 @@ class Lives:
             if to_begin is None:
                 raise
             found = await self.begin(to_begin, peer_uid, peer_gid)
+        if to_begin is not None:
+            found.check_same(to_begin)
         return found, await self._calls.begin(found, request, peer_uid)
 
     async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:

@@ -13,8 +13,11 @@ from fusefs.workspace import Workspace
 from policy import keys
 from policy.deployment import Agent
 from policy.limits import NAME_BYTES
-from policy.refusals import LimitReached
+from policy.refusals import LimitReached, TurnConflict
 from policy.values import OnLimit
+
+WHOSE = frozenset({"agent", "user", "org", "uid", "gid"})
+"""What a turn keeps of how it was begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,13 @@ class Turn:
     def account(self) -> TurnAccount:
         """What it holds, and may hold."""
         return self.workspace.account
+
+    def check_same(self, request: BeginTurn) -> None:
+        """Raise TurnConflict where a begin of this id is for somebody else; what it does not say is the same."""
+        record = self.record
+        said = {name: getattr(request, name) for name in request.model_fields_set & WHOSE}
+        if any(value not in (None, getattr(record, name)) for name, value in said.items()):
+            raise TurnConflict(record.id)
 
     @property
     def when_empty(self) -> Totals:

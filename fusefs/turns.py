@@ -30,7 +30,7 @@ from fusefs.workspace import Stocktaking, Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds, Limit, check_turn_disk
-from policy.refusals import LimitReached, LimitUnderUse, TurnConflict, UnknownAgent
+from policy.refusals import LimitReached, LimitUnderUse, UnknownAgent
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,7 @@ class Turns(LiveTurns):
         async with self._changing:
             live = None if request.turn is None else self._live_turn(request.turn)
             if live is not None:
-                if (live.record.agent, live.record.user) != (request.agent, request.user):
-                    raise TurnConflict(live.record.id)
+                live.check_same(request)
                 return live
             self._check_tenancy(request.org)
             record = new_record(request, agent, peer_uid, peer_gid)

@@ -153,10 +153,10 @@ class TurnOver(Refusal):
 
 @dataclass(eq=False)
 class TurnConflict(Refusal):
-    """A begin for `turn`, which is live for another agent or user."""
+    """A begin for `turn`, which is live for another agent, user, org or owner."""
 
     errno = EEXIST
-    message = "turn {turn} is live for another agent or user"
+    message = "turn {turn} is live for another agent, user, org or owner"
     turn: str
 
 

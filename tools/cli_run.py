@@ -19,6 +19,10 @@ REFUSED = 4
 REFUSED_STATUSES = (409, 410, 507)  # as tools.cli_output has it
 
 
+class NoReport(Exception):
+    """There is nothing to write a report to."""
+
+
 def main(words: Sequence[str], socket: str | None = None) -> int:
     """Run `fusefs run` with these words after `run`; answers the exit status."""
     try:
@@ -35,6 +39,8 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
         _seal(report)
         with control:
             done = call(control, _wish(options, turn, command))
+    except NoReport as error:
+        return _failed(None, FAILED, str(error))
     except Problem as problem:
         status = REFUSED if problem.status in REFUSED_STATUSES else FAILED
         return _failed(report, status, str(problem), problem.status)
@@ -53,15 +59,18 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
 def _wish(options: Mapping[str, Any], turn: str, command: Sequence[str]) -> Wish:
     names = {"agent", "user", "org", "deadline-seconds", "uid", "gid", "call"}
     begin = {name.replace("-", "_"): options[name] for name in names & options.keys()}
-    env = dict(_variable(text) for text in options["env"])
+    env = dict(variable for text in options["env"] for variable in _variable(text))
     binds = [bind._replace(source=os.path.realpath(bind.source)) for bind in map(parse_bind, options["bind"])]
     confined = options.get("confine", "bwrap") == "bwrap"
     return Wish(turn, command, begin, confined, options.get("net", False), binds, env, options.get("timeout"))
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _variable(text: str) -> list[tuple[str, str]]:
+    """What `--env` adds: nothing, where it names a variable that the caller does not have."""
     name, given, value = text.partition("=")
-    return name, value if given else os.environ.get(name, "")
+    if given:
+        return [(name, value)]
+    return [(name, os.environ[name])] if name in os.environ else []
 
 
 def _seal(report: int | None) -> None:
@@ -76,7 +85,10 @@ def _seal(report: int | None) -> None:
             except OSError:
                 continue  # the one that listed them
     if report is not None:
-        os.fstat(report)
+        try:
+            os.fstat(report)
+        except OSError as error:
+            raise NoReport(f"--report: {report} is not open") from error
 
 
 def _say(done: Done) -> None:

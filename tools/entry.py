@@ -12,7 +12,8 @@ def main() -> None:
         from tools.cli_run import main as run
 
         status = run(rest[1:], socket)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed before we began
+            sys.stdout.flush()
         os._exit(status)  # all is closed; to take the interpreter down in order is of no use, and takes time
     from tools.cli import main as others
 

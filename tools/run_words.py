@@ -43,9 +43,16 @@ def _confine(text: str) -> str:
     return text
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
 KINDS: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("agent", "user", "org", "call", "socket"), str),
-    **dict.fromkeys(("deadline-seconds", "timeout"), float),
+    **dict.fromkeys(("deadline-seconds", "timeout"), _seconds),
     **dict.fromkeys(("uid", "gid", "report"), int),
     "confine": _confine,
 }
@@ -86,6 +93,8 @@ def _take(options: dict[str, Any], word: str, rest: Iterator[str]) -> None:
     if not given and (value := next(rest, "--")) == "--":
         raise WrongUsage(f"--{name} needs a value")
     if name in MANY:
+        if name == "env" and value.startswith("="):
+            raise WrongUsage(f"--env: {value!r} names no variable")
         options[name].append(value)
         return
     try:

@@ -53,7 +53,7 @@ EVERY_REFUSAL = [
     (Stale(), errno.ESTALE, "no such file any more"),
     (NoSuchTurn("t1"), errno.ENOENT, "no turn t1"),
     (TurnOver("t1"), errno.ESTALE, "turn t1 has ended"),
-    (TurnConflict("t1"), errno.EEXIST, "turn t1 is live for another agent or user"),
+    (TurnConflict("t1"), errno.EEXIST, "turn t1 is live for another agent, user, org or owner"),
     (TooManyTurns("org acme", 10, 10), errno.EDQUOT, "org acme already holds 10 of 10"),
     (UnknownAgent("ax", ("a", "b"), "a"), errno.ENOENT, "no agent ax: did you mean a?"),
     (UnknownAgent("x", ("a", "b"), None), errno.ENOENT, "no agent x: the configuration has a, b"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from typing import Any
@@ -159,3 +160,37 @@ def test_the_end_is_reported_to_programs(daemon: Daemon, turn: dict[str, Any]) -
     assert report["status"] == 5
     assert report["end"]["call"] == "mine"
     assert report["end"]["exit_status"] == 5
+
+
+def test_without_a_standard_output_the_status_is_right(daemon: Daemon, turn: dict[str, Any]) -> None:
+    command = shlex.join(words(turn["turn"], "sh", "-c", "exit 5"))
+
+    done = subprocess.run(["sh", "-c", f"{command} >&-"], env=environment(daemon), capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (5, "")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--report=99", "--report: 99 is not open"),
+        ("--timeout=nan", "--timeout: 'nan' is not what it takes"),
+        ("--timeout=-1", "--timeout: '-1' is not what it takes"),
+        ("--env==x", "--env: '=x' names no variable"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_told_in_one_line(
+    daemon: Daemon, turn: dict[str, Any], option: str, says: str
+) -> None:
+    done = run(daemon, turn["turn"], "true", options=(option,))
+
+    assert done.returncode == 125
+    assert done.stderr.startswith(f"fusefs: {says}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_live_turn_of_somebody_else_is_refused(daemon: Daemon, turn: dict[str, Any]) -> None:
+    done = run(daemon, turn["turn"], "true", options=("--agent=roomy", "--user=somebody else"))
+
+    assert done.returncode == 4
+    assert "is live for another agent, user, org or owner" in done.stderr
