@@ -46,7 +46,7 @@ def test_an_id_is_live_for_one_agent_and_user(tight: Daemon) -> None:
         for agent, user in (("medium", "ada"), ("small", "bob")):
             done = tight.fusefs("turn", "begin", "--agent", agent, "--user", user, "--turn", turn.id)
             assert (done.returncode, done.stdout) == (REFUSED, "")
-            assert "live for another agent or user" in done.stderr
+            assert "live for another agent, user" in done.stderr
         shown = json.loads(tight.fusefs("turn", "show", turn.id, "--json").stdout)
         assert (shown["key"], shown["agent"], shown["user"], shown["state"]) == (turn.key, "small", "ada", "live")
     for command in ("show", "end"):
