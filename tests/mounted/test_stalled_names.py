@@ -23,8 +23,9 @@ CALLS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def served() -> Iterator[tuple[Daemon, Disk]]:
+    """A worker that no disk has stalled before: it is careful with no turn."""
     with daemon_on_faulty_disk(ROOMY) as both:
         yield both
 
