@@ -127,6 +127,7 @@ async def _serve(
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed, careful=inherited.careful)
         await take_care(inherited, turns, nursery)
+        turns.take_stock()
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
         calls = Calls(journal, events, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))

@@ -58,6 +58,7 @@ class Turns(LiveTurns):
         self._events = events
         self._refused = RefusedEvents(events)
         self._tell_refusal = tell_refusal
+        self._begun_stocktakings: list[Stocktaking] = []
         nursery.start_soon(self._refused.keep)
         self._nursery = nursery
 
@@ -242,6 +243,12 @@ class Turns(LiveTurns):
             agent = self._agent(keys.agent_of(tree.name))
             self._removal.sweep(tree, agent.id, agent.limits)
 
+    def take_stock(self) -> None:
+        """Begin to count what the recovered turns hold. Who has to hold one of them back has done so by now."""
+        for stocktaking in self._begun_stocktakings:
+            self._nursery.start_soon(take_stock, stocktaking)
+        self._begun_stocktakings.clear()
+
     def _put_away(self, key: str) -> None:
         """A tree that no live turn is known of: an interrupted begin or end; or somebody has lost the journal."""
         if self._journal.by_key(key) is None and self._layout.holds_something(key):
@@ -261,7 +268,7 @@ class Turns(LiveTurns):
             stocktaking.begin()
         else:
             workspace.careful.put_off(stocktaking.begin)
-        self._nursery.start_soon(take_stock, stocktaking)
+        self._begun_stocktakings.append(stocktaking)
 
     def _take_up(self, record: TurnRecord) -> Turn:
         agent = self._agent(record.agent)
