@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_read_stops_growth_in_its_turn_until_it_can(
         (workspace / "folder" / "file").write_bytes(b"x" * 5000)
         (workspace / "kept").write_bytes(b"kept")
     worker = daemon.status()["pid"]
-    with disk.fault(operation, f"turns/{turn.key}/work/folder", "EIO"):
+    with disk.fault(operation, Path("turns", turn.key, "work", "folder"), "EIO"):
         os.kill(worker, signal.SIGKILL)
         assert outcome(other.workspace, make) == "done"
         assert (other.workspace / "folder" / "file").read_bytes() == b"x" * 5000

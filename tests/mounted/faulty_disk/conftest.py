@@ -1,5 +1,6 @@
 """One daemon on a faulty disk for all of these tests, and turns on it."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -38,7 +39,7 @@ def other(running: tuple[Daemon, Disk]) -> Iterator[Turn]:
 
 @pytest.fixture
 def place(disk: Disk, turn: Turn) -> Place:
-    on_disk = f"turns/{turn.key}/work/place"
+    on_disk = os.path.join("turns", turn.key, "work", "place")
     folder = turn.workspace / "place"
     folder.mkdir()
     place = Place(folder, on_disk, disk.source / on_disk)

@@ -24,7 +24,7 @@ def test_by_path(two: Two) -> None:
 def test_by_way_of_its_own_workspace(two: Two) -> None:
     key = two.other["key"]
 
-    assert "No such file" in two.shell(f'cat "$TMPDIR/../../{key}/work/secret"')
+    assert "No such file" in two.shell(f'cat "$TMPDIR/../../{key}/$(basename "$TMPDIR")/secret"')
     assert two.shell('ls "$TMPDIR/.." "$TMPDIR/../.."').split().count(two.mine["key"]) == 1
     assert key not in two.shell('ls "$TMPDIR/../.."')
 
