@@ -19,6 +19,7 @@ from fusefs import mounts, session
 from fusefs.control_socket import adopted, listening
 from fusefs.inherited import Lingering
 from fusefs.layout import Layout
+from fusefs.readable import is_readable
 from fusefs.settings import Settings
 from fusefs.table import OtherLayout, Table
 
@@ -77,7 +78,7 @@ class Estate:
 
     def reap(self) -> list[int]:
         """Forget those of them that are gone now; answers which."""
-        over = [process for process in self.lingering if select.select([process], [], [], 0)[0]]
+        over = [process for process in self.lingering if is_readable(process)]
         gone = [self.lingering.pop(process)[0].pid for process in over]
         for process, pid in zip(over, gone, strict=True):
             os.close(process)

@@ -7,7 +7,6 @@ import ctypes
 import json
 import logging
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from fusefs.estate import Estate
 from fusefs.inherited import ENDED, REFUSED, REPLACE, UNMOUNTED, Inherited, Replaced, thread_state
 from fusefs.journal import JournalUnusable
 from fusefs.layout import StateUnusable
+from fusefs.readable import is_readable
 from fusefs.session import SessionError
 from fusefs.settings import Settings
 from fusefs.table import OtherLayout
@@ -92,7 +92,7 @@ class Worker:
 
     def word(self) -> Word | None:
         """What it says once, when it has said it."""
-        if self._words is None or not select.select([self._words], [], [], 0)[0]:
+        if self._words is None or not is_readable(self._words):
             return None
         said = os.read(self._words, _LONGEST_WORD)
         os.close(self._words)
@@ -111,7 +111,7 @@ class Worker:
 
     def has_ended(self) -> bool:
         """Whether it is gone; then `exit_code` tells how: negative where a signal killed it."""
-        if self.exit_code is None and select.select([self._process], [], [], 0)[0]:
+        if self.exit_code is None and is_readable(self._process):
             try:
                 _, status = os.waitpid(self.pid, 0)
                 self.exit_code = os.waitstatus_to_exitcode(status)

@@ -1,10 +1,10 @@
 """Signals as something to wait for."""
 
 import os
-import select
 import signal
 import threading
 
+from fusefs.readable import is_readable
 from fusefs.signals import caught
 
 
@@ -14,7 +14,7 @@ def test_they_come_in_order_and_once() -> None:
         assert signals.come() == []
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert select.select([signals.descriptor], [], [], 10)[0]
+        assert is_readable(signals.descriptor)
         assert signals.come() == [signal.SIGHUP, signal.SIGUSR1]
         assert signals.come() == []
     signal.signal(signal.SIGHUP, before)

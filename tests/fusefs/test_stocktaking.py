@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,12 +44,21 @@ class Left:
         self.shared = Shared(self.inodes, Descriptors(4), backing.Reader(1 << 20), self._table, in_hand, set(), 100)
         self.account = Accounts({}).open_turn("key", "agent", "ada", LIMITS)
         self._orphans = orphans
+        self._served: list[Workspace] = []
 
     def workspace(self) -> Workspace:
         """What serves it."""
         flags = os.O_PATH | os.O_DIRECTORY
         work, orphans = os.open(self.work, flags), os.open(self._orphans, flags)
-        return Workspace("turn", ROOT, work, self.account, Orphans(orphans), self.shared)
+        self._served.append(Workspace("turn", ROOT, work, self.account, Orphans(orphans), self.shared))
+        return self._served[-1]
+
+    def close(self) -> None:
+        """Let go of what was served."""
+        for workspace in self._served:
+            workspace.bury_known(at_most=len(self.inodes))
+            workspace.close()
+        os.close(self._table.descriptor)
 
     def walked(self) -> Totals:
         """What it holds."""
@@ -70,8 +80,10 @@ class Asking:
 
 
 @pytest.fixture
-def left(tmp_path: Path) -> Left:
-    return Left(tmp_path)
+def left(tmp_path: Path) -> Iterator[Left]:
+    one = Left(tmp_path)
+    yield one
+    one.close()
 
 
 def fill(top: Path, dice: random.Random) -> list[Path]:
@@ -122,7 +134,9 @@ def change(workspace: Workspace, top: Path, names: list[Path], dice: random.Rand
             case 3:
                 folder.rename(name, folder_of(workspace, top, other), other_name, backing.RENAME_EXCHANGE)
             case 4:
-                list(folder.listing().entries(0))
+                listing = folder.listing()
+                list(listing.entries(0))
+                listing.release()
             case 5:
                 folder.lookup(name)
 

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import shlex
 import signal
 import time
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fusefs.readable import is_readable
 from tests.mounted.calling import begin, end, environment, words
 from tests.mounted.harness import Daemon
 
@@ -35,8 +35,10 @@ class Typist:
         until = time.monotonic() + SECONDS
         while text not in self._seen:
             assert time.monotonic() < until, f"no {text!r} in {self._seen!r}"
-            if select.select([self._terminal], [], [], 0.1)[0]:
+            if is_readable(self._terminal):
                 self._seen += os.read(self._terminal, 65536).decode(errors="replace").replace("\r", "")
+            else:
+                time.sleep(0.02)
         before, _, self._seen = self._seen.partition(text)
         return before
 
@@ -91,6 +93,7 @@ def test_control_z_stops_and_fg_goes_on(typist: Typist, turn: dict[str, Any]) ->
     typist.types("\x1a")
     typist.sees("Stopped")
     typist.types("fg\n")
+    typist.sees(turn["turn"])  # the shell tells what goes on
     typist.types("yes\n")
 
     typist.sees("said=yes\n")
@@ -102,8 +105,8 @@ def test_control_z_stops_and_fg_goes_on(typist: Typist, turn: dict[str, Any]) ->
 def test_a_shell_in_a_call_has_its_own_job_control(typist: Typist, turn: dict[str, Any]) -> None:
     typist.types(line(turn, "sh", "-c", "PS1='inner> ' exec bash --norc -i"))
     typist.sees("inner> ")
-    typist.types("sleep 100\n")
-    time.sleep(0.5)
+    typist.types("sh -c 'echo run\"\"ning; exec sleep 100'\n")
+    typist.sees("running\n")
     typist.types("\x1a")
     typist.sees("Stopped")
     typist.types("kill -9 %1; fg; exit 7\n")
