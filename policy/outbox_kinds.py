@@ -78,7 +78,7 @@ _PROLOG = rb"""
     )*+
 """
 _SVG = re.compile(rb"(?:\xef\xbb\xbf)?+" + _PROLOG + rb"<(?:[^\s<>:/]++:)?+svg[\s/>]", re.DOTALL | re.VERBOSE)
-_ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?+\s*+<\?xml\s[^>]*?\sencoding\s*+=\s*+["']([A-Za-z0-9._-]{1,40})""")
+_ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?+\s*+<\?xml(?=\s)[^>]*?\sencoding\s*+=\s*+["']([A-Za-z0-9._-]{1,40})""")
 _UTF8 = ("utf-8", "utf8", "us-ascii", "ascii")
 
 
