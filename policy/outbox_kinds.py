@@ -55,13 +55,25 @@ def _pdf_problem(content: Content) -> str | None:
 
 
 def _text_problem(whole: bytes) -> str | None:
-    try:
-        whole.decode()
-    except UnicodeDecodeError as error:
-        return f"it is not UTF-8: byte {error.start} is 0x{whole[error.start]:02x}"
+    start = 0
+    while start < len(whole):
+        end = _end_of_character(whole, start + outbox_warnings.WINDOW_BYTES)
+        try:
+            whole[start:end].decode()
+        except UnicodeDecodeError as error:
+            at = start + error.start
+            return f"it is not UTF-8: byte {at} is 0x{whole[at]:02x}"
+        start = end
     if (at := whole.find(b"\0")) >= 0:
         return f"it is not text: byte {at} is NUL"
     return None
+
+
+def _end_of_character(whole: bytes, near: int) -> int:
+    """Where no character is cut, at most three bytes before a place."""
+    if near >= len(whole):
+        return len(whole)
+    return next((at for at in range(near, near - 4, -1) if whole[at] & 0xC0 != 0x80), near)
 
 
 def _csv_problem(content: Content) -> str | None:

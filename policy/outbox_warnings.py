@@ -6,6 +6,20 @@ docs/outbox.md says how to show an SVG safely.
 """
 
 import re
+from collections.abc import Iterator
+
+WINDOW_BYTES = 128 << 10
+OVERLAP_BYTES = 8 << 10
+
+
+def windows(whole: bytes) -> Iterator[bytes]:
+    """Parts of a content that overlap: what is looked for is shorter than that.
+
+    A search keeps Python's other threads waiting, and with them every request to the mount, until it is over.
+    """
+    for start in range(0, max(1, len(whole) - OVERLAP_BYTES), WINDOW_BYTES - OVERLAP_BYTES):
+        yield whole[start : start + WINDOW_BYTES]
+
 
 _PNG_END = b"\0\0\0\0IEND\xaeB`\x82"  # length 0, type, CRC-32 (ISO/IEC 15948, 11.2.5)
 
@@ -38,11 +52,16 @@ _SIGNED = re.compile(rb"\n[+-](?![0. ]*+(?:[eE][+-]?0++|[iI]nf(?:inity)?+)?+%?+ 
 
 def csv(whole: bytes) -> tuple[str, ...]:
     """`whole` is UTF-8."""
-    cells = b"\n" + whole.removeprefix(b"\xef\xbb\xbf").translate(_CELLS, b'"')
-    signed = b"\n-" in cells or b"\n+" in cells
-    if any(formula in cells for formula in _FORMULAS) or (signed and _SIGNED.search(cells)):
+    text = b"\n" + whole.removeprefix(b"\xef\xbb\xbf")
+    if any(_has_formula(window) for window in windows(text)):
         return ("has cells that spreadsheets run as formulas",)
     return ()
+
+
+def _has_formula(text: bytes) -> bool:
+    cells = text.translate(_CELLS, b'"')
+    signed = b"\n-" in cells or b"\n+" in cells
+    return any(formula in cells for formula in _FORMULAS) or (signed and _SIGNED.search(cells) is not None)
 
 
 # These are looked for in small letters, since HTML, in which an SVG may be put, does not tell them from capitals.
@@ -79,7 +98,14 @@ def _refers_outside(text: bytes) -> bool:
 
 def svg(whole: bytes) -> tuple[str, ...]:
     """`whole` is UTF-8."""
-    text = whole.lower()
+    found: dict[str, None] = {}
+    for window in windows(whole):
+        found |= dict.fromkeys(_svg(window))
+    return tuple(found)
+
+
+def _svg(part: bytes) -> tuple[str, ...]:
+    text = part.lower()
     # `in` is several times as fast as a search, and most files have nothing of this.
     found = (
         ("contains script", b"script" in text and _SCRIPT.search(text)),
