@@ -115,6 +115,5 @@ def add(app: FastAPI, attachments: Attachments) -> None:
                 seq = records[-1].seq
             return ()
 
-        if follow:
-            return event_stream.stream(after, since)
-        return event_stream.backlog(await told(await attachments.so_far(turn, since)))
+        so_far = await attachments.so_far(turn, since)  # or there is no such turn
+        return event_stream.stream(after, since) if follow else event_stream.backlog(await told(so_far))

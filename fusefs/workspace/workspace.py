@@ -171,6 +171,10 @@ class Workspace(Realm):
         else:
             entry.unlinked()
 
+    def names_of(self, entry: Entry) -> list[tuple[WorkspaceDirectory, bytes]]:
+        """The names that are known of an entry, with their directories."""
+        return [(entry.parent, entry.name), *self._other_names.get(entry.nodeid, ())]
+
     def moved(
         self,
         st: os.stat_result,
