@@ -1,6 +1,7 @@
 """The control interface's part about what calls have handed over: attachments, their bytes, and A2A artifacts."""
 
 import json
+import logging
 import uuid
 from collections.abc import Sequence
 from typing import Annotated, Protocol
@@ -13,6 +14,9 @@ from fusefs.event_records import Told
 from fusefs.journal import AttachmentRecord
 from fusefs.messages import Attachment
 from policy import artifacts
+from policy.refusals import NoSuchAttachment
+
+log = logging.getLogger(__name__)
 
 CallPath = Annotated[str, Path(description="the caller's call id")]
 NamePath = Annotated[str, Path(description="the attachment's name")]
@@ -86,20 +90,24 @@ def add(app: FastAPI, attachments: Attachments) -> None:
         task_id: Annotated[str, Query(description="the A2A task that the artifacts belong to")],
         context_id: Annotated[str, Query(description="the A2A context of that task")],
         accepted_output_modes: Annotated[list[str] | None, Query(description="media types; none: all")] = None,
-        since: Annotated[int, Query(ge=0, description="only those after the one of this id")] = 0,
+        since: Annotated[int, Query(ge=0, le=(1 << 63) - 1, description="only those after the one of this id")] = 0,
         follow: Annotated[bool, Query(description="go on with each as it comes, until the turn ends")] = False,
     ) -> Response:
         """Each kept file of a turn once, as an A2A artifact; those that are acknowledged already are left out."""
 
         async def told(records: Sequence[AttachmentRecord]) -> list[Told]:
-            return [
-                Told(record.seq, "artifact", await _update(record))
-                for record in records
-                if record.path is not None and artifacts.accepts(record.media_type, accepted_output_modes or [])
-            ]
+            wanted = [one for one in records if artifacts.accepts(one.media_type, accepted_output_modes or [])]
+            updates = [(one.seq, await _update(one)) for one in wanted]
+            return [Told(seq, "artifact", update) for seq, update in updates if update is not None]
 
-        async def _update(record: AttachmentRecord) -> str:
-            content = await attachments.content(record)
+        async def _update(record: AttachmentRecord) -> str | None:
+            try:
+                content = await attachments.content(record)
+            except NoSuchAttachment:  # acknowledged, perhaps just now
+                return None
+            except OSError as error:
+                log.error("turn %s: %s cannot be handed over: %s", record.turn, record.name, error)
+                return None
 
             def dumped() -> str:
                 number = str(uuid.uuid5(uuid.UUID(record.turn[-32:]), str(record.seq)))

@@ -22,6 +22,7 @@ from fusefs.accounts import Accounts
 from fusefs.calls import Calls
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
+from fusefs.court import Court
 from fusefs.event_records import EventRecords
 from fusefs.event_schema import Kind as EventKind
 from fusefs.events import Events
@@ -82,9 +83,11 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         in_hand=InHand(table, inherited.resumed),
         careful=set(),
         most_opened=descriptors // 4,
+        court=Court(os.getpid()),
     )
     path = Layout(settings.state).journal
     with ExitStack() as stack:
+        stack.callback(shared.court.close)
         journal = stack.enter_context(closing(Journal(path)))
         records = stack.enter_context(closing(EventRecords(path)))
         events = stack.enter_context(closing(Events(records)))
@@ -133,7 +136,7 @@ async def _serve(
         turns.take_stock()
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
-        taking = Taking(layout.kept, journal, events)
+        taking = Taking(layout.kept, journal, events, shared.court)
         spared = frozenset({1, os.getpid(), os.getppid()})
         calls = Calls(journal, events, nursery, taking, turns.workspace_of, _marks(settings, kernel), spared)
         lives = Lives(turns, calls, HandedOver(journal, taking, turns), events, nursery)

@@ -10,19 +10,20 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from fusefs import backing
+from fusefs.court import Court
 from fusefs.journal import AttachmentRecord
-from fusefs.workspace.judging import judge_waiting, read_waiting
+from fusefs.judging import Judged, judge_by_name
 from policy import outbox
 from policy.outbox import Candidate, Content, Held, Outcome, Rule, Verdict
 
-MOST_NOTES = 1000
-"""So many entries are named one by one."""
+MOST_NOTES = 200
+"""So many entries that are refused are named one by one."""
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
@@ -39,13 +40,24 @@ class Frozen:
     """What came of an outbox: what was kept, what is said of each entry, and what is to be taken out."""
 
     kept: list[AttachmentRecord] = field(default_factory=list)
-    settled: list[tuple[bytes, Verdict]] = field(default_factory=list)
+    settled: list[tuple[bytes, Judged]] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[tuple[bytes, Judged]]:
+        """Those that are named one by one: all that are kept, and so many others."""
+        room, told = MOST_NOTES, []
+        for name, judged in self.settled:
+            refused = judged.verdict.verdict is Outcome.REFUSED
+            if room or not refused:
+                told.append((name, judged))
+                room -= refused
+        return told
 
     @property
     def notes(self) -> list[str]:
         """One for each entry, as far as they are named one by one."""
-        told = [outbox.note(name, verdict) for name, verdict in self.settled[:MOST_NOTES]]
+        told = [outbox.note(name, judged.verdict) for name, judged in self.told]
         rest = len(self.settled) - len(told)
         return [*told, f"not attached: {rest} files more"] if rest else told
 
@@ -53,28 +65,31 @@ class Frozen:
 class Freezer:
     """Freezes the outbox of one call. `folder` is where kept files come to lie, made when there is one."""
 
-    def __init__(self, folder: Path, types: tuple[str, ...], turn: str, call: str, held: Held) -> None:
+    def __init__(self, court: Court, folder: Path, types: tuple[str, ...], turn: str, call: str, held: Held) -> None:
+        self._court = court
         self._folder = folder
         self._types = types
         self._turn = turn
         self._call = call
         self._held = held
 
-    def freeze(self, directory: int, spared: Collection[bytes]) -> Frozen:
-        """Look at all entries but those `spared`; closes the descriptor. Raises OSError where they cannot be listed."""
+    def freeze(self, directory: int, spares: Callable[[bytes], bool]) -> Frozen:
+        """Look at all entries but those that it `spares`; closes the descriptor.
+
+        Raises OSError where they cannot be listed.
+        """
         frozen = Frozen()
         try:
             with backing.permitted(directory):
                 candidates = [
                     self._look(directory, name, frozen)
                     for name in os.listdir(backing.path_of(directory))
-                    if name not in spared
+                    if not spares(name)
                 ]
                 decisions = outbox.select([one for one in candidates if one is not None], self._held)
                 for name, verdict in decisions:
-                    settled = (
-                        self._keep(directory, name, verdict, frozen) if verdict.verdict is Outcome.KEPT else verdict
-                    )
+                    is_kept = verdict.verdict is Outcome.KEPT
+                    settled = self._keep(directory, name, verdict, frozen) if is_kept else Judged(verdict)
                     frozen.settled.append((name, settled))
         finally:
             os.close(directory)
@@ -95,16 +110,17 @@ class Freezer:
         if not stat.S_ISREG(st.st_mode):
             kind = _KINDS.get(stat.S_IFMT(st.st_mode), "a device")
             return _refused(f"it is {kind}, and no regular file", Rule.TYPE, st.st_size)
-        if outbox.type_of(name, self._types) is None or st.st_nlink != 1 or st.st_size > outbox.MOST_FILE_BYTES:
-            return outbox.judge(name, self._types, st.st_nlink, Content(st.st_size, b"", b"", None))
+        by_name = judge_by_name(name, self._types, st.st_nlink, st.st_size)
+        if by_name is not None:
+            return by_name
         try:
             descriptor = self._open(directory, name)
             try:
-                return judge_waiting(name, self._types, descriptor)
+                return self._court.judge(name, self._types, descriptor).verdict
             finally:
                 os.close(descriptor)
         except OSError as error:
-            return _refused(f"it cannot be read: {error.strerror}", None, st.st_size)
+            return _refused(f"it cannot be read, and stays: {error.strerror}", None, st.st_size)
 
     @staticmethod
     def _open(directory: int, name: bytes) -> int:
@@ -114,44 +130,58 @@ class Freezer:
             os.chmod(name, 0o600, dir_fd=directory)
             return os.open(name, _OPEN, dir_fd=directory)
 
-    def _keep(self, directory: int, name: bytes, verdict: Verdict, frozen: Frozen) -> Verdict:
+    def _keep(self, directory: int, name: bytes, verdict: Verdict, frozen: Frozen) -> Judged:
         """Copy a file, and judge the copy: a program that could not be stopped may have changed it since."""
-        try:
-            descriptor = self._open(directory, name)
-            try:
-                content = read_waiting(descriptor)(0, outbox.MOST_FILE_BYTES + 1)
-                links = os.fstat(descriptor).st_nlink
-            finally:
-                os.close(descriptor)
-            parts = content[: outbox.HEAD_BYTES], content[-outbox.TAIL_BYTES :]
-            settled = outbox.judge(name, self._types, links, Content(len(content), *parts, content))
-            if settled.verdict is Outcome.KEPT:
-                path = self._write(name, content)
-                frozen.kept.append(self._record(name.decode(), settled, content, path))
-            return settled
-        except OSError as error:  # it stays where it is
-            frozen.found[:] = [found for found in frozen.found if found.name != name]
-            return replace(verdict, verdict=Outcome.REFUSED, reason=f"it cannot be kept: {error.strerror}")
-
-    def _write(self, name: bytes, content: bytes) -> Path:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / os.fsdecode(name)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        return path
+        try:
+            source = self._open(directory, name)
+            try:
+                links = os.fstat(source).st_nlink
+                copy = self._copy(source, path)
+            finally:
+                os.close(source)
+            try:
+                judged = self._court.judge(name, self._types, copy, digest=True)
+            finally:
+                os.close(copy)
+        except OSError as error:  # it stays where it is
+            path.unlink(missing_ok=True)
+            frozen.found[:] = [found for found in frozen.found if found.name != name]
+            reason = f"it cannot be kept, and stays: {error.strerror}"
+            return Judged(replace(verdict, verdict=Outcome.REFUSED, reason=reason))
+        if links != 1:
+            judged = Judged(outbox.judge(name, self._types, links, Content(judged.verdict.size, b"", b"", None)))
+        if judged.verdict.verdict is Outcome.KEPT:
+            frozen.kept.append(self._record(name.decode(), judged, path))
+        else:
+            path.unlink()
+        return judged
 
-    def _record(self, name: str, verdict: Verdict, content: bytes, path: Path) -> AttachmentRecord:
+    def _copy(self, source: int, path: Path) -> int:
+        """Copy what a file may have, and a byte more; answers a descriptor of the copy."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
+        try:
+            left = outbox.MOST_FILE_BYTES + 1
+            while left and (count := os.sendfile(copy, source, None, left)):
+                left -= count
+            os.fsync(copy)
+        except BaseException:
+            os.close(copy)
+            raise
+        return copy
+
+    def _record(self, name: str, judged: Judged, path: Path) -> AttachmentRecord:
+        verdict = judged.verdict
         assert verdict.media_type is not None
+        assert judged.sha256 is not None
         return AttachmentRecord(
             turn=self._turn,
             call_id=self._call,
             name=name,
             media_type=verdict.media_type,
-            size=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
+            size=verdict.size,
+            sha256=judged.sha256,
             warnings=json.dumps(verdict.warnings),
             path=str(path),
             kept_at=time.time(),

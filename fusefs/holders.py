@@ -13,12 +13,13 @@ _FLAGS = re.compile(rb"^flags:\s*(\d+)$", re.M)
 _INODE = re.compile(rb"^ino:\s*(\d+)$", re.M)
 
 
-def may_be_written(nodeid: int, name: bytes, *, mapped: bool) -> bool:
+def may_be_written(nodeid: int, name: bytes, *, mapped: bool, daemon: int) -> bool:
     """Whether a process has the file open for writing; with `mapped`, also whether one has it mapped so.
 
-    `name` is its last component. It reads the tables of all processes that may be seen, so it is for a worker thread.
+    `name` is its last component; `daemon` is the process that serves the mount. It reads the tables of all processes
+    that may be seen, which takes its time.
     """
-    for process in _processes():
+    for process in _processes(b"%d" % daemon):
         if any(_is_written(process, number, nodeid, name) for number in _numbers(process, name)):
             return True
         if mapped and _maps_for_writing(process, nodeid, name):
@@ -26,8 +27,8 @@ def may_be_written(nodeid: int, name: bytes, *, mapped: bool) -> bool:
     return False
 
 
-def _processes() -> Iterator[bytes]:
-    daemon = b"%d" % os.getpid()  # has the backing file open, which has the same number and name
+def _processes(daemon: bytes) -> Iterator[bytes]:
+    # The daemon has the backing file open, which has the same number and name.
     return (b"/proc/%s" % entry for entry in os.listdir(b"/proc") if entry.isdigit() and entry != daemon)
 
 

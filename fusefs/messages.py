@@ -165,6 +165,7 @@ class Verdict(Answer):
     reason: str | None
     media_type: str | None
     size: int
+    sha256: str | None = Field(description="of a kept file, once it was asked for or the call has ended")
     warnings: list[str]
 
 

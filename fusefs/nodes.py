@@ -63,6 +63,10 @@ class Change(NamedTuple):
     mtime_ns: int | None = None
 
 
+Value = bytes | Callable[[], Awaitable[bytes]]
+"""The value of an attribute, or what finds it out."""
+
+
 class Realm:
     """What nodes live and end with: a workspace ends, the fixed part of the tree does not.
 
@@ -176,11 +180,8 @@ class Node(ABC):
         """The kernel has forgotten this inode."""
 
     @abstractmethod
-    def get_xattr(self, name: bytes) -> bytes | Callable[[], bytes]:
-        """An attribute's value, or what finds it out in a worker thread.
-
-        Raises OSError ENODATA where there is no such attribute.
-        """
+    def get_xattr(self, name: bytes) -> Value:
+        """Raises OSError ENODATA where there is no such attribute."""
 
     @abstractmethod
     def list_xattrs(self) -> list[bytes]:

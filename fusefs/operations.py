@@ -20,7 +20,7 @@ from fusefs.handlers import changing, file_handler, handler, listing_handler, un
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Listing, Node, WritableHandle
+from fusefs.nodes import Attributes, Handle, Listing, Node, Value, WritableHandle
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
@@ -272,7 +272,7 @@ class Operations(pyfuse3.Operations):
         return self._space(ctx.pid)
 
     @handler
-    def _getxattr(self, nodeid: int, name: bytes) -> bytes | Callable[[], bytes]:
+    def _getxattr(self, nodeid: int, name: bytes) -> Value:
         return self.inodes.live(nodeid).get_xattr(name)
 
     @waiting_handler
@@ -280,7 +280,7 @@ class Operations(pyfuse3.Operations):
         found = await self._getxattr(nodeid, name)
         if isinstance(found, bytes):
             return found
-        return await trio.to_thread.run_sync(found, limiter=self.inodes.live(nodeid).realm.waits)
+        return await found()
 
     @handler
     def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:

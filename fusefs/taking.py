@@ -19,13 +19,15 @@ import trio
 
 from fusefs import backing, notifications
 from fusefs.careful import on_behalf_of
+from fusefs.court import Court
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.freezing import Found, Freezer, Frozen
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
+from fusefs.judging import Judged
 from fusefs.workspace import Outbox, Workspace
 from fusefs.workspace.file import RegularFile
-from policy.outbox import Held, Verdict, shown_name
+from policy.outbox import Held, name_problem, shown_name
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +38,6 @@ OTHERS_RELEASE_WITHIN_S = 0.2
 _LOOKS_AGAIN_S = 0.005
 AT_ONCE = 100
 """So many entries are taken out before others have their turn."""
-MOST_TOLD = 50
-"""So many verdicts of one call's end are events."""
 
 
 class Taken(NamedTuple):
@@ -46,7 +46,7 @@ class Taken(NamedTuple):
     attachments: Sequence[AttachmentRecord] = ()
     notes: Sequence[str] = ()
     leaving: Sequence[Found] = ()
-    settled: Sequence[tuple[bytes, Verdict]] = ()
+    settled: Sequence[tuple[bytes, Judged]] = ()
 
     @property
     def notes_record(self) -> str | None:
@@ -67,25 +67,34 @@ def leaving_of(record: str) -> list[Found]:
 class Taking:
     """Takes outboxes. What was kept lies below `kept`, in a folder for each turn."""
 
-    def __init__(self, kept: Path, journal: Journal, events: Events) -> None:
+    def __init__(self, kept: Path, journal: Journal, events: Events, court: Court) -> None:
         self._kept = kept
+        self._court = court
         self._journal = journal
         self._events = events
         self.news = trio.Event()
 
     async def take(self, turn: TurnRecord, workspace: Workspace, call: str, *, is_alone: bool) -> Taken:
-        """Freeze what a call leaves: everything where it `is_alone`, else what no other call has open for writing."""
+        """Freeze what a call leaves: everything where it `is_alone`.
+
+        Else what another call may be working on is left to that: what is open for writing, and temporary names.
+        """
         outbox = await on_behalf_of(workspace, workspace.find_outbox)
         if outbox is None:
             return Taken()
-        spared = await self._settled(outbox, is_alone=is_alone)
+        written = await self._settled(outbox, is_alone=is_alone)
+        types = outbox.rules.types
+
+        def spares(name: bytes) -> bool:
+            return not is_alone and (name in written or name_problem(name, types) is not None)
+
         earlier = await trio.to_thread.run_sync(self._journal.attachments_of_turn, turn.key)
         held = Held(len(earlier), sum(attachment.size for attachment in earlier))
         folder = self._kept / turn.key / str(uuid.uuid4())
-        freezer = Freezer(folder, outbox.rules.types, turn.key, call, held)
+        freezer = Freezer(self._court, folder, outbox.rules.types, turn.key, call, held)
         directory = await on_behalf_of(workspace, lambda: os.dup(outbox.descriptor()))
         try:
-            frozen = await trio.to_thread.run_sync(freezer.freeze, directory, spared, limiter=workspace.waits)
+            frozen = await trio.to_thread.run_sync(freezer.freeze, directory, spares, limiter=workspace.waits)
         except OSError as error:
             log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
             return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
@@ -93,17 +102,18 @@ class Taking:
         return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled)
 
     async def _settled(self, outbox: Outbox, *, is_alone: bool) -> Collection[bytes]:
-        """Wait for releases that are on their way; answers the names that somebody else writes."""
+        """Wait for releases that are on their way; answers the names that somebody still writes."""
         until = time.monotonic() + (RELEASED_WITHIN_S if is_alone else OTHERS_RELEASE_WITHIN_S)
         while (  # noqa: ASYNC110 - handles are released at every moment, and few are waited for
             (written := _written(outbox)) or outbox.unsettled
         ) and time.monotonic() < until:
             await trio.sleep(_LOOKS_AGAIN_S)
-        return set() if is_alone else written
+        return written
 
     def _tell(self, turn: TurnRecord, call: str, frozen: Frozen) -> None:
-        untold = len(frozen.settled) - MOST_TOLD
-        for number, (name, verdict) in enumerate(frozen.settled[:MOST_TOLD], 1):
+        untold = len(frozen.settled) - len(frozen.told)
+        for number, (name, judged) in enumerate(frozen.told, 1):
+            verdict = judged.verdict
             self._events.tell(
                 Kind.VERDICT,
                 **turn.names,
@@ -111,7 +121,7 @@ class Taking:
                 name=shown_name(name),
                 verdict=verdict.verdict,
                 reason=verdict.reason,
-                untold=untold if number == MOST_TOLD and untold else None,
+                untold=untold if number == len(frozen.told) and untold else None,
             )
 
     def tell_news(self) -> None:
@@ -120,20 +130,24 @@ class Taking:
         self.news = trio.Event()
 
     async def take_out(
-        self, workspace: Workspace, leaving: Iterable[Found], settled: Iterable[tuple[bytes, Verdict]] = ()
+        self, workspace: Workspace, leaving: Iterable[Found], settled: Iterable[tuple[bytes, Judged]] = ()
     ) -> None:
         """Take entries out of an outbox, and have the kernel forget their names; `settled` says what became of each."""
         outbox = await on_behalf_of(workspace, workspace.find_outbox)
         if outbox is None:
             return
-        gone = []
+        gone, trouble = [], 0
         for number, found in enumerate(leaving):
             if workspace.ended:
                 return
             if await on_behalf_of(workspace, partial(_remove, outbox, found)):
                 gone.append(found.name)
+            else:
+                trouble += 1
             if number % AT_ONCE == AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
+        if trouble:
+            log.warning("turn %s: %d entries stay in the outbox", workspace.turn, trouble)
         outbox.remember(settled)
         await trio.to_thread.run_sync(notifications.forget_entries, outbox.nodeid, gone)
         await trio.to_thread.run_sync(notifications.forget_inodes, [outbox.nodeid])
@@ -176,7 +190,6 @@ def _remove(outbox: Outbox, found: Found) -> bool:
         if st is None or st.st_ino != found.inode:
             return st is None
         outbox.unlink(found.name)
-    except OSError as error:
-        log.warning("turn %s: %s stays in the outbox: %s", outbox.realm.turn, shown_name(found.name), error)
+    except OSError:
         return False
     return True

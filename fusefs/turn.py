@@ -8,12 +8,12 @@ import trio
 
 from fusefs.accounting import Totals, TurnAccount
 from fusefs.journal import TurnRecord
+from fusefs.judging import Judged
 from fusefs.messages import BeginTurn
 from fusefs.workspace import Workspace
 from policy import keys
 from policy.deployment import Agent
 from policy.limits import NAME_BYTES
-from policy.outbox import Verdict
 from policy.refusals import LimitReached, TurnConflict
 from policy.values import OnLimit
 
@@ -44,7 +44,7 @@ class Turn:
         """What it holds, and may hold."""
         return self.workspace.account
 
-    def verdicts(self) -> list[tuple[bytes, Verdict]]:
+    def verdicts(self) -> list[tuple[bytes, Judged]]:
         """The latest verdicts on files of its outbox, oldest first."""
         outbox = self.workspace.outbox
         return [] if outbox is None else list(outbox.verdicts.items())

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fusefs import accounting
 from fusefs.grips import CALL_VARIABLE
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
+from fusefs.judging import Judged
 from fusefs.messages import (
     Account,
     AccountKind,
@@ -50,7 +51,7 @@ class LiveTurn(Protocol):
     def has_outbox(self) -> bool:
         """Whether its agent gives anything back."""
 
-    def verdicts(self) -> list[tuple[bytes, outbox.Verdict]]:
+    def verdicts(self) -> list[tuple[bytes, Judged]]:
         """The latest of its outbox, oldest first."""
 
 
@@ -88,7 +89,7 @@ def turn_view(turn: LiveTurn, mountpoint: str, calls: Iterable[CallRecord]) -> T
         refused_count=turn.account.refused_count,
         refused=[_refused(event) for event in turn.account.refused],
         calls=[_call_view(call) for call in calls],
-        verdicts=[_verdict(name, verdict) for name, verdict in turn.verdicts()],
+        verdicts=[_verdict(name, judged) for name, judged in turn.verdicts()],
     )
 
 
@@ -141,15 +142,8 @@ def attachment(record: AttachmentRecord) -> Attachment:
     )
 
 
-def _verdict(name: bytes, verdict: outbox.Verdict) -> Verdict:
-    return Verdict(
-        name=outbox.shown_name(name),
-        verdict=verdict.verdict,
-        reason=verdict.reason,
-        media_type=verdict.media_type,
-        size=verdict.size,
-        warnings=list(verdict.warnings),
-    )
+def _verdict(name: bytes, judged: Judged) -> Verdict:
+    return Verdict(name=outbox.shown_name(name), **judged.document())
 
 
 def _note(hit: LimitHit) -> str:

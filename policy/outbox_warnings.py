@@ -72,6 +72,11 @@ _REFERENCES = tuple(
     (word, re.compile(word + follows + rb"""\s*+(?:["']|&quot;|&apos;|&#3[49];)?+\s*+(?![#"'>)]|data:)"""))
     for word, follows in ((b"href", rb"\s*+="), (b"src", rb"\s*+="), (b"url", rb"\("))
 )
+# Other ways to name something outside: HTML's in an SVG, style sheets', and animations of a reference.
+_OUTSIDE_WORDS = (b"@import", b"xml:base", b"srcset", b"poster=", b"http-equiv", b"image-set(", b"xml-stylesheet")
+_ANIMATED = re.compile(rb"""attributename\s*+=\s*+["']?+(?:[a-z]++:)?+(?:href|src|data|action)""")
+_HTML_REFERENCE = re.compile(rb"""[\s"'](?:data|action|formaction|background|cite|ping)\s*+=\s*+["']?+\s*+(?![#"'>])""")
+_ELEMENTS_OF_HTML = re.compile(rb"<(?:[^\s<>/:]*+:)?+(?:iframe|object|embed|form|meta|base|portal|frame|applet)[\s/>]")
 _DOCUMENT = re.compile(rb"data:(?!image/(?!svg)|font/|application/(?:x-)?font)")
 # The two letters come first in the pattern, since a search for letters is fast; then what must be before them.
 _HANDLER = re.compile(rb"""on(?<=[\s"'/]on)[a-z]{3,}+\s*+=(?:\s*+["']|([^<>]*+))""")
@@ -81,7 +86,12 @@ _HIDDEN = (
     re.compile(rb"&#x0*+(?:28|3a|[46][0-9a-f]|[57][0-9a])(?![0-9a-f])"),
     re.compile(rb"&#0*+(?:40|58|6[4-9]|[78][0-9]|90|9[6-9]|1[01][0-9]|12[0-2])(?![0-9])"),
     re.compile(rb"\\0{0,4}(?:28|3a|[46][0-9a-f]|[57][0-9a])(?![0-9a-f])"),
+    re.compile(rb"(?:\\u|\\?u\\r|\\?ur\\l)[\\a-z]*+\("),  # url( with a backslash before a letter
 )
+
+
+# What a browser leaves out of the beginning of a link.
+_SPACE = re.compile(rb"&#(?:x0*+[9ad]|0*+(?:9|10|13));?+|&(?:tab|newline);|[\t\n\r]")
 
 
 def _has_handler(text: bytes) -> bool:
@@ -90,8 +100,19 @@ def _has_handler(text: bytes) -> bool:
     return any(handler[1] is None or text[handler.end() : handler.end() + 1] == b">" for handler in found)
 
 
+def _has_script(text: bytes) -> bool:
+    """Also what makes one: a style sheet of XSLT, or a document in an attribute."""
+    if b"script" in text and (_SCRIPT.search(text) or b"&lt;script" in text):
+        return True
+    return b"srcdoc" in text or b"xsl/transform" in text or b"text/xsl" in text
+
+
+def _has_documents(text: bytes) -> bool:
+    return (b"data:" in text and _DOCUMENT.search(text) is not None) or _ELEMENTS_OF_HTML.search(text) is not None
+
+
 def _refers_outside(text: bytes) -> bool:
-    if b"@import" in text or b"xml:base" in text:
+    if any(word in text for word in _OUTSIDE_WORDS) or _ANIMATED.search(text) or _HTML_REFERENCE.search(text):
         return True
     return any(word in text and outside.search(text) is not None for word, outside in _REFERENCES)
 
@@ -108,11 +129,11 @@ def _svg(part: bytes) -> tuple[str, ...]:
     text = part.lower()
     # `in` is several times as fast as a search, and most files have nothing of this.
     found = (
-        ("contains script", b"script" in text and _SCRIPT.search(text)),
+        ("contains script", _has_script(text)),
         ("contains event handlers", _has_handler(text)),
-        ("contains javascript: links", b"javascript:" in text),
+        ("contains javascript: links", b"javascript:" in _SPACE.sub(b"", text)),
         ("contains external references", _refers_outside(text)),
-        ("contains embedded documents", b"data:" in text and _DOCUMENT.search(text)),
+        ("contains embedded documents", _has_documents(text)),
         ("contains foreignObject", b"foreignobject" in text and _FOREIGN.search(text)),
         ("contains a DOCTYPE", b"<!doctype" in text),
         ("declares entities", b"<!entity" in text),

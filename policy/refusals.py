@@ -228,7 +228,7 @@ class NoSuchAttachment(Refusal):
     """Call `call` has handed over no file `name`, or its bytes are gone: acknowledged, or with their turn."""
 
     errno = ENOENT
-    message = "call {call} has no attachment {name} any more"
+    message = "call {call} has no attachment {name}, or its bytes are gone"
     call: str
     name: str
 

@@ -7,9 +7,9 @@ from fusefs.accounting import TurnAccount
 from fusefs.accounts import Accounts
 from fusefs.events import Events
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
+from fusefs.judging import Judged
 from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall
 from policy.limits import AgentLimits, Bounds, check_turn_disk
-from policy.outbox import Verdict
 from policy.refusals import LimitUnderUse, NoSuchAttachment, NoSuchCall, NoSuchTurn
 from tests.event_stand_ins import FakeRecords
 
@@ -36,7 +36,7 @@ class FakeTurn:
     account: TurnAccount
     has_outbox: bool = True
 
-    def verdicts(self) -> list[tuple[bytes, Verdict]]:
+    def verdicts(self) -> list[tuple[bytes, Judged]]:
         """None."""
         return []
 

@@ -8,12 +8,11 @@ number must not come to mean another file.
 import errno
 import os
 import stat
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
+from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, Value, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
@@ -123,7 +122,7 @@ class Entry(WritableNode):
             disk.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
         return self.attributes()
 
-    def get_xattr(self, name: bytes) -> bytes | Callable[[], bytes]:
+    def get_xattr(self, name: bytes) -> Value:
         if name.startswith(RESERVED):
             return self.realm.attribute(name, self)
         self._check_namespace(name)

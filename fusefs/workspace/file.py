@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
+from fusefs.judging import Judged
 from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.opened import ReadHandle, WriteHandle, drop_set_id
@@ -35,10 +36,22 @@ class RegularFile(Entry, WritableFile):
     It lies in `pieces` extents at most, `fresh` of them not written back yet; `pending` is what room is kept for
     their index (bytes). `tail` is where the last write ended, so that the next one may go on there; -1 for nowhere.
     `writers` counts the handles through which it can be written, `mappable` those through which it can be mapped for
-    that. `unjudged` tells whether it was written since the rules of an outbox have judged it.
+    that. `judged` is what the rules of an outbox have said of it; `unjudged` tells whether it was written since.
     """
 
-    __slots__ = ("charged", "fresh", "life", "mappable", "opens", "pending", "pieces", "tail", "unjudged", "writers")
+    __slots__ = (
+        "charged",
+        "fresh",
+        "judged",
+        "life",
+        "mappable",
+        "opens",
+        "pending",
+        "pieces",
+        "tail",
+        "unjudged",
+        "writers",
+    )
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
         super().__init__(workspace, st, parent, name)
@@ -51,6 +64,7 @@ class RegularFile(Entry, WritableFile):
         self.tail = -1
         self.mappable = 0
         self.writers = 0
+        self.judged: Judged | None = None
         self.unjudged = False
 
     def open(self) -> "ReadHandle":

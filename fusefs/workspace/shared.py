@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fusefs import backing
 from fusefs.careful import Careful
+from fusefs.court import Court
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
 from fusefs.table import Table
@@ -14,7 +15,8 @@ from fusefs.workspace.descriptors import Descriptors
 class Shared:
     """It is the same for each of them.
 
-    `careful` are those of them that are; `most_opened` is how much one of them may have open at once.
+    `court` judges files of outboxes; `careful` are those of them that are; `most_opened` is how much one of them may
+    have open at once.
     """
 
     inodes: Inodes
@@ -24,3 +26,4 @@ class Shared:
     in_hand: InHand
     careful: set[Careful]
     most_opened: int
+    court: Court

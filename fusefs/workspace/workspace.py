@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import trio
@@ -14,7 +14,7 @@ from fusefs import backing, disk
 from fusefs.accounting import Totals, TurnAccount
 from fusefs.careful import Careful
 from fusefs.inodes import UNCOUNTED
-from fusefs.nodes import Realm
+from fusefs.nodes import Realm, Value
 from fusefs.tombstones import Tombstone
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
@@ -68,6 +68,7 @@ class Workspace(Realm):
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
         self._shared = shared
+        self.court = shared.court
         self.inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
@@ -174,6 +175,13 @@ class Workspace(Realm):
     def names_of(self, entry: Entry) -> list[tuple[WorkspaceDirectory, bytes]]:
         """The names that are known of an entry, with their directories."""
         return [(entry.parent, entry.name), *self._other_names.get(entry.nodeid, ())]
+
+    def prefer(self, entry: Entry, directory: WorkspaceDirectory, name: bytes) -> None:
+        """Reach an entry by this one of its names."""
+        others = self._other_names.get(entry.nodeid, [])
+        if (directory, name) in others:
+            others[others.index((directory, name))] = (entry.parent, entry.name)
+            entry.parent, entry.name = directory, name
 
     def moved(
         self,
@@ -288,7 +296,7 @@ class Workspace(Realm):
         self.ended = True
         self.unsettled.clear()
 
-    def attribute(self, name: bytes, entry: Entry | None = None) -> bytes | Callable[[], bytes]:
+    def attribute(self, name: bytes, entry: Entry | None = None) -> Value:
         """A `user.fusefs.` attribute of an entry, or of the turn. Raises OSError ENODATA where there is none such."""
         if name == b"user.fusefs.turn":
             return self.turn.encode()

@@ -14,6 +14,7 @@ from fusefs import backing
 from fusefs.accounting import Totals
 from fusefs.accounts import Accounts
 from fusefs.counting import StillCounting
+from fusefs.court import Court
 from fusefs.in_hand import InHand
 from fusefs.inodes import UNCOUNTED, Inodes
 from fusefs.ledger import USED_BYTES, USED_INODES
@@ -41,7 +42,9 @@ class Left:
         self._table = Table.create()
         self.inodes = Inodes()
         in_hand = InHand(self._table, resumed=False)
-        self.shared = Shared(self.inodes, Descriptors(4), backing.Reader(1 << 20), self._table, in_hand, set(), 100)
+        self.shared = Shared(
+            self.inodes, Descriptors(4), backing.Reader(1 << 20), self._table, in_hand, set(), 100, Court(os.getpid())
+        )
         self.account = Accounts({}).open_turn("key", "agent", "ada", LIMITS)
         self._orphans = orphans
         self._served: list[Workspace] = []

@@ -193,3 +193,27 @@ def test_four_mebibytes_of_anything_are_searched(unit: bytes) -> None:
         )
 
         assert verdict.verdict is (Outcome.REFUSED if name == b"b.svg" else Outcome.KEPT)
+
+
+@pytest.mark.parametrize(
+    ("inside", "warning"),
+    [
+        ('<h:iframe srcdoc="&lt;script>alert(1)&lt;/script>"/>', "contains script"),
+        ('<?xml-stylesheet type="text/xsl" href="#s"?>', "contains script"),
+        ('<xsl:stylesheet xmlns:xsl="http://www.w3.org/1999/XSL/Transform"/>', "contains script"),
+        ('<a href="java&#9;script:alert(1)"/>', "contains javascript: links"),
+        ('<a href="jav&Tab;ascript:alert(1)"/>', "contains javascript: links"),
+        ('<style>a { background: image-set("https://evil/x.png" 1x) }</style>', "contains external references"),
+        (r"<style>a { background: u\rl(//evil) }</style>", "hides letters in escapes"),
+        ('<set attributeName="href" to="https://evil"/>', "contains external references"),
+        ('<animate attributeName="xlink:href" values="https://evil/x.png"/>', "contains external references"),
+        ('<h:video poster="https://evil"/>', "contains external references"),
+        ('<h:img srcset="https://evil 1x"/>', "contains external references"),
+        ('<h:object data="https://evil"/>', "contains external references"),
+        ('<h:form action="https://evil"/>', "contains external references"),
+        ('<h:meta http-equiv="refresh" content="0;url=https://evil"/>', "contains external references"),
+    ],
+)
+def test_more_that_a_browser_would_load_or_run(inside: str, warning: str) -> None:
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg">{inside}</svg>'.encode()
+    assert warning in outbox_warnings.svg(svg)

@@ -53,7 +53,7 @@ EVERY_REFUSAL = [
     ),
     (NotOutgoing(errno.EINVAL, "it is empty"), errno.EINVAL, "it is empty"),
     (InUse(), errno.EBUSY, "the outbox stays where it is"),
-    (NoSuchAttachment("c1", "a.png"), errno.ENOENT, "call c1 has no attachment a.png any more"),
+    (NoSuchAttachment("c1", "a.png"), errno.ENOENT, "call c1 has no attachment a.png, or its bytes are gone"),
     (CrossesTurns(), errno.EXDEV, "a file stays in its turn"),
     (TurnEnded(), errno.ESTALE, "the turn has ended"),
     (Stale(), errno.ESTALE, "no such file any more"),
