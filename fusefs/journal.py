@@ -26,7 +26,8 @@ class TurnRecord:
     """One turn. Times are Unix times in seconds; `ended_at` is None while the turn is live, and so is `how`.
 
     `turn_disk` is the limit that an operator has set for it (bytes), or None; `emptying` is 1 while its calls are being
-    stopped and its workspace emptied.
+    stopped and its workspace emptied. It sees `generation` of its org's context, by `context_rules`
+    (m005_context).
     """
 
     id: str
@@ -42,6 +43,8 @@ class TurnRecord:
     how: str | None = None
     turn_disk: int | None = None
     emptying: int = 0
+    generation: int | None = None
+    context_rules: str | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -159,9 +162,39 @@ def m003_calls(db: Database) -> None:
     db.execute("ALTER TABLE turns ADD COLUMN emptying INTEGER NOT NULL DEFAULT 0")
 
 
+def m005_context(db: Database) -> None:
+    """The table of generations of contexts, and which one a turn sees.
+
+    org, number   counts up by one in each org, also by a rollback.
+    root          the digest of its top folder (SHA-256).
+    uid           who published it, or asked for the rollback.
+    of            the generation that it is the same as; NULL where it was published.
+    is_gone       1 once it is not kept any more.
+
+    turns.generation      of its org, when it began; NULL where there was none.
+    turns.context_rules   what it may see of that: a list of [include, exclude], all of which hold, as JSON.
+    """
+    db.execute(
+        """
+        CREATE TABLE generations (
+            org TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            root BLOB NOT NULL,
+            published_at REAL NOT NULL,
+            uid INTEGER NOT NULL,
+            of INTEGER,
+            is_gone INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (org, number)
+        ) STRICT
+        """
+    )
+    db.execute("ALTER TABLE turns ADD COLUMN generation INTEGER")
+    db.execute("ALTER TABLE turns ADD COLUMN context_rules TEXT")
+
+
 # Every step from an empty file to the schema in force, in order; together they are the reference for the
 # schema. A step that has been released is never changed: add another one.
-SCHEMA = (m001_turns, m002_events, m003_calls)
+SCHEMA = (m001_turns, m002_events, m003_calls, m005_context)
 _TURN = tuple(field.name for field in fields(TurnRecord))
 _CALL = tuple(field.name for field in fields(CallRecord))
 

@@ -6,6 +6,7 @@ STATE/turns/KEY/        one for each live turn
     work/               its workspace, named and shaped as the turn sees it
     open/INODE          files that have lost their last name and are still open
 STATE/ended/KEY/        ended turns on their way out, and what emptied ones held
+STATE/context/          contexts of orgs (fusefs.context.objects)
 STATE/lost/KEY/         trees with files in them that the journal knows no turn of
 """
 
@@ -30,6 +31,7 @@ class Layout:
         self.state = state
         self.turns = state / "turns"
         self.ended = state / "ended"
+        self.contexts = state / "context"
         self.journal = state / "journal.sqlite"
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)

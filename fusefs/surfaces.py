@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -10,7 +11,7 @@ import trio
 from fusefs import notifications
 from fusefs.accounting import TurnAccount
 from fusefs.journal import TurnRecord
-from fusefs.nodes import Realm
+from fusefs.nodes import Node, Realm
 from fusefs.operations import Operations
 from fusefs.tree import ROOT, FixedDirectory, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
 from fusefs.workspace import Orphans, Shared, Workspace
@@ -18,6 +19,10 @@ from fusefs.workspace import Orphans, Shared, Workspace
 _TURNS, _CONTEXT, _STATUS = 1, 2, 3
 _KEY, _KEY_CONTEXT, _KEY_WORK = 0, 1, 2
 _FORGETS_ARRIVE_S = 0.02  # what the kernel has dropped with the turn's folder, it tells within that time
+
+
+ShowContext = Callable[[int, Node, Realm], Node | None]
+"""Makes the node of a turn's context, by its nodeid, its parent and its realm; None where there is nothing to see."""
 
 
 class Surfaces:
@@ -35,7 +40,7 @@ class Surfaces:
             listing, private = Ownership(uid, operators, 0o751), Ownership(uid, operators, 0o750)
         self._root = self._folder(None, b"", ROOT, Ownership(uid, os.getegid(), 0o711))
         self._turns = self._folder(self._root, b"turns", fixed_nodeid(_TURNS), listing)
-        self._folder(self._root, b"context", fixed_nodeid(_CONTEXT), private)
+        self.context = self._folder(self._root, b"context", fixed_nodeid(_CONTEXT), private)
         self.status = self._folder(self._root, b"status", fixed_nodeid(_STATUS), private)
 
     def _folder(self, parent: FixedDirectory | None, name: bytes, nodeid: int, owner: Ownership) -> FixedDirectory:
@@ -45,15 +50,18 @@ class Surfaces:
             parent.put(name, folder)
         return folder
 
-    def open(self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount) -> Workspace:
+    def open(
+        self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount, show_context: ShowContext
+    ) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
         workspace = self._workspace(record, Backing.of(work, orphans), account)
         number = _number(record.key)
         realm = Realm()
         folder = TurnDirectory(turn_nodeid(number, _KEY), Ownership(record.uid, record.gid, 0o700), self._turns, realm)
-        context = FixedDirectory(
-            turn_nodeid(number, _KEY_CONTEXT), Ownership(record.uid, record.gid, 0o500), folder, realm
-        )
+        nodeid = self.context_nodeid(record)
+        context = show_context(nodeid, folder, realm)
+        if context is None:
+            context = FixedDirectory(nodeid, Ownership(record.uid, record.gid, 0o500), folder, realm)
         folder.put(b"context", context)
         folder.hold(workspace.root, workspace.attribute)
         for node in (folder, context):
@@ -61,6 +69,11 @@ class Surfaces:
         self._folders[record.key] = folder
         self._turns.put(record.key.encode(), folder)
         return workspace
+
+    @staticmethod
+    def context_nodeid(record: TurnRecord) -> int:
+        """The nodeid of what a turn sees of its org's context."""
+        return turn_nodeid(_number(record.key), _KEY_CONTEXT)
 
     def _workspace(self, record: TurnRecord, backing: "Backing", account: TurnAccount) -> Workspace:
         nodeid = turn_nodeid(_number(record.key), _KEY_WORK)
