@@ -12,6 +12,8 @@ Run one program in a turn, confined: a whole call. TURN is your id of the turn, 
   --org O                 the user's organisation
   --deadline-seconds N    when it ends
   --uid N --gid N         whose its workspace is
+  --context-include P, --context-exclude P   of what its agent may see of the context, only this and nothing of that;
+                          patterns, may be given again
   --call ID               your id of the call; one is made where you give none
   --confine bwrap|none    none: the program sees what you see  [default: bwrap]
   --net                   with the host's network
@@ -56,7 +58,7 @@ KINDS: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("uid", "gid", "report"), int),
     "confine": _confine,
 }
-MANY = ("bind", "env")
+MANY = ("bind", "env", "context-include", "context-exclude")
 FLAGS = ("net",)
 
 
