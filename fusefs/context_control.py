@@ -62,13 +62,13 @@ Agent = Annotated[str | None, Query(description="as turns of this agent see it")
 Turn = Annotated[str | None, Query(description="as this live turn sees it, and the generation that it sees")]
 
 
-async def _raw_path(request: Request) -> bytes:
-    """The parameter `path` as it came: what is decoded already hides bytes that are not UTF-8."""
+async def _raw_path(request: Request) -> bytes | None:
+    """The parameter `path` as it came: what is decoded already hides bytes that are not UTF-8. None: not given."""
     for part in request.scope["query_string"].split(b"&"):
         name, _, value = part.partition(b"=")
         if name == b"path":
             return unquote_to_bytes(value.replace(b"+", b" "))
-    return b""
+    return None
 
 
 async def _uid(request: Request) -> int:
@@ -77,7 +77,7 @@ async def _uid(request: Request) -> int:
     return peer.uid
 
 
-RawPath = Annotated[bytes, Depends(_raw_path)]
+RawPath = Annotated[bytes | None, Depends(_raw_path)]
 PeerUid = Annotated[int, Depends(_uid)]
 
 
@@ -153,7 +153,7 @@ def _add_looking(app: FastAPI, library: Library, turns: Turns, view: "Views") ->
     async def list_folder(
         org: Org,
         raw: RawPath,
-        path: GivenPath = "",
+        path: GivenPath | None = None,
         generation: Number = None,
         agent: Agent = None,
         turn: Turn = None,
@@ -162,7 +162,7 @@ def _add_looking(app: FastAPI, library: Library, turns: Turns, view: "Views") ->
         bytes: Annotated[int, Query(ge=1, le=MOST_BYTES, description="of names and targets")] = MOST_BYTES,
     ) -> FolderView:
         """What lies in a folder and may be seen; `cut` tells whether there is more."""
-        checked = check_path(raw) if raw else ""
+        checked = "" if raw is None else check_path(raw)
         seen = await view(org, generation, agent, turn)
         look = partial(seen.inspection.entries, checked, after, entries, bytes)
         found, cut = await _in_thread(library, look)
@@ -181,7 +181,7 @@ def _add_looking(app: FastAPI, library: Library, turns: Turns, view: "Views") ->
         bytes: Annotated[int, Query(ge=1, le=MOST_BYTES)] = MOST_BYTES,
     ) -> FileView:
         """A piece of a file, whose content was compared with its digest; `cut` tells whether it goes on."""
-        checked = check_path(raw)
+        checked = check_path(raw or b"")
         seen = await view(org, generation, agent, turn)
         entry = await _in_thread(library, partial(seen.inspection.file, checked))
         descriptor = await once_read(partial(library.shelf.reading.content, entry.digest, entry.number))

@@ -1,5 +1,6 @@
 """The messages of the control interface about contexts. Digests are SHA-256 in hexadecimal."""
 
+import base64
 from enum import StrEnum
 from typing import Annotated
 
@@ -108,6 +109,11 @@ class FileView(Answer):
     offset: int
     content: str = Field(description="base64")
     cut: bool = Field(description="whether the file goes on after this piece")
+
+    @property
+    def data(self) -> bytes:
+        """The piece itself."""
+        return base64.b64decode(self.content)
 
 
 class Damage(Answer):

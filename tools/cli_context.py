@@ -4,6 +4,7 @@ import base64
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,9 @@ def _whose(work: Callable[..., None]) -> Callable[..., None]:
 
 @command("list")
 @click.argument("org")
-@click.argument("path", default="")
+@click.argument("path", required=False)
 @_whose
-def list_folder(output: Output, org: str, path: str, **whose: Any) -> None:  # noqa: ANN401 - options by name
+def list_folder(output: Output, org: str, path: str | None, **whose: Any) -> None:  # noqa: ANN401 - options by name
     """List what lies in the folder PATH of ORG's context; the whole context's top where none is given."""
     with ContextClient(output.socket) as client:
         parts = list(_all_entries(client, org, path, Whose(**whose)))
@@ -82,13 +83,14 @@ def list_folder(output: Output, org: str, path: str, **whose: Any) -> None:  # n
     output.answer(whole, _listed(whole.entries))
 
 
-def _all_entries(client: ContextClient, org: str, path: str, whose: Whose) -> Iterator[FolderView]:
+def _all_entries(client: ContextClient, org: str, path: str | None, whose: Whose) -> Iterator[FolderView]:
     after = ""
     while True:
         part = client.ask(context_questions.list_folder(org, path, whose, after=after))
         yield part
         if not part.cut:
             return
+        whose = replace(whose, generation=part.generation)
         after = part.entries[-1].name
 
 
@@ -109,14 +111,14 @@ def read(output: Output, org: str, path: str, **whose: Any) -> None:  # noqa: AN
     seen = Whose(**whose)
     with ContextClient(output.socket) as client:
         first = part = client.ask(context_questions.read_file(org, path, seen))
-        seen.query["generation"] = str(part.generation)
-        pieces = [base64.b64decode(part.content)]
+        seen = replace(seen, generation=part.generation)  # whatever is published meanwhile
+        pieces = [part.data]
         while part.cut:
             if not output.as_json:
                 _write(pieces.pop())
-            offset = part.offset + len(base64.b64decode(part.content))
+            offset = part.offset + len(part.data)
             part = client.ask(context_questions.read_file(org, path, seen, offset=offset))
-            pieces.append(base64.b64decode(part.content))
+            pieces.append(part.data)
     if output.as_json:
         content = base64.b64encode(b"".join(pieces)).decode()
         output.answer(first.model_copy(update={"content": content, "cut": False}), [])

@@ -1,5 +1,6 @@
 """What is asked of the control interface about contexts."""
 
+from dataclasses import asdict, dataclass
 from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter
@@ -18,6 +19,8 @@ from fusefs.context_messages import (
 )
 from tools.questions import Question, component
 
+LISTED_ENTRIES, LISTED_BYTES, READ_BYTES = 1000, 64 << 10, 256 << 10
+"""What a program gets at once, unless it asks for more or less."""
 VERIFY_SECONDS = 3600.0
 """All that is kept is read."""
 
@@ -67,26 +70,32 @@ def verify(org: str) -> Question[Verified]:
     return Question("POST", path, TypeAdapter(Verified), repeated={}, patience_s=VERIFY_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
 class Whose:
-    """As whom, and of which generation, a context is looked at; all are optional."""
+    """As whom a context is looked at, a live turn or an agent's turns, and which generation of it; all are optional."""
 
-    def __init__(self, generation: int | None = None, agent: str | None = None, turn: str | None = None) -> None:
-        self.query = {
-            name: str(value)
-            for name, value in (("generation", generation), ("agent", agent), ("turn", turn))
-            if value is not None
-        }
+    generation: int | None = None
+    agent: str | None = None
+    turn: str | None = None
 
 
-def _query(path: str, whose: Whose, **more: object) -> str:
+EVERYTHING = Whose()
+"""All of the newest generation."""
+
+
+def _query(path: str | None, whose: Whose, **more: object) -> str:
     """A query by hand: a path that is not UTF-8 has to come to the daemon as it is, to be refused there."""
-    fields = {"path": path, **whose.query, **{name: str(value) for name, value in more.items()}}
-    quoted = (f"{name}={quote(value, safe='', errors='surrogateescape')}" for name, value in fields.items())
+    fields = {"path": path, **asdict(whose), **more}
+    quoted = (
+        f"{name}={quote(str(value), safe='', errors='surrogateescape')}"
+        for name, value in fields.items()
+        if value is not None
+    )
     return "&".join(quoted)
 
 
 def list_folder(
-    org: str, path: str, whose: Whose, *, after: str = "", entries: int = MOST_ENTRIES, bytes: int = MOST_BYTES
+    org: str, path: str | None, whose: Whose, *, after: str = "", entries: int = MOST_ENTRIES, bytes: int = MOST_BYTES
 ) -> Question[FolderView]:
     """What lies in a folder."""
     query = _query(path, whose, after=after, entries=entries, bytes=bytes)

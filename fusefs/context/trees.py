@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from policy import paths
-from policy.refusals import Incomplete, NotATree
+from policy.refusals import Incomplete, NotATree, NotCanonical
 
 _MAGIC = b"fusefst1"
 _HEAD = struct.Struct("<8sIIIIIIQQQ")
@@ -180,7 +180,7 @@ def check(data: bytes, size_of: Callable[[bytes], int | None], tree_of: Callable
     if data != make(entries, tree_of):
         raise NotATree("the object of a folder is not spelt as it is due")
     if tree.below.longest > paths.LONGEST:
-        raise NotATree(f"a path has more than {paths.LONGEST} bytes")
+        raise NotCanonical(max(names, key=len), f"is in a path of more than {paths.LONGEST} bytes")
     return tree
 
 
