@@ -27,6 +27,7 @@ max_turns = 1000
 max_turns_per_org = 1000
 [[agents]]
 id = "cost"
+deadline_seconds = 36000
 """
 WORDS = [b"limit", b"turn", b"quota", b"kernel", b"folder", b"context", b"handle", b"inode"]
 ROUNDS = 7
@@ -146,7 +147,9 @@ def _first_byte(path: Path) -> None:
 
 
 def _run(program: Sequence[str], path: str) -> None:
-    subprocess.run([*program, path], stdout=subprocess.DEVNULL, check=False)
+    done = subprocess.run([*program, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.stderr:
+        raise SystemExit(done.stderr[:1000].decode(errors="replace"))
 
 
 def _leave_caches() -> None:

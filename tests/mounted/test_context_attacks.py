@@ -14,6 +14,7 @@ from tests.mounted.calling import OWNER, ROOT, run
 from tests.mounted.contexts import NARROW, begun, filled, published
 from tests.mounted.harness import Daemon, running_daemon
 
+ATTACKER = (ROOT / "tests/mounted/context_attacker.py").read_text()
 READ_ONLY = {"EROFS", "EACCES"}
 NOT_EVEN = {
     "EPERM",  # of the owner's rights, which the kernel checks first
@@ -21,7 +22,7 @@ NOT_EVEN = {
     "EXDEV",  # from one mount to another
     "ENOTTY",  # FUSE has no such ioctl
     "EINVAL",
-    "EOPNOTSUPP",
+    "ENOTSUP",
     "ELOOP",  # a link that is not to be followed
     "EEXIST",
     "ENOTDIR",
@@ -59,14 +60,12 @@ ME = (os.geteuid(), os.getegid())
 def test_nothing_changes_a_snapshot(daemon: Daemon, owner: tuple[int, int], confined: bool) -> None:
     before = fingerprint(daemon)
     turn = begun(daemon, "acme", uid=owner[0], gid=owner[1])
-    attacker = ROOT / "tests/mounted/context_attacker.py"
+    command = ["python3", "-c", ATTACKER, turn["context"], turn["workspace"]]
 
     if confined:
-        words = ("python3", attacker, turn["context"], turn["workspace"])
-        done = run(daemon, turn["key"], *words, options=(f"--bind={ROOT}",))
+        done = run(daemon, turn["key"], *command)
     else:
         who = {} if owner == ME else {"user": owner[0], "group": owner[1], "extra_groups": []}
-        command = ["python3", "-c", attacker.read_text(), turn["context"], turn["workspace"]]
         done = subprocess.run(command, capture_output=True, text=True, cwd=turn["workspace"], **who)  # type: ignore[call-overload]
 
     assert done.returncode == 0, done.stderr
@@ -89,10 +88,8 @@ def test_the_attacker_would_have_succeeded_in_a_plain_folder(tmp_path: Path) -> 
     context = filled(tmp_path / "context", {"file": "content", "folder/below": "content below"})
     os.symlink("file", context / "link")
     (tmp_path / "work").mkdir()
-    attacker = ROOT / "tests/mounted/context_attacker.py"
-    command = [sys.executable, str(attacker), str(context), str(tmp_path / "work")]
+    command = [sys.executable, "-c", ATTACKER, str(context), str(tmp_path / "work")]
 
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "work")
+    subprocess.run(command, capture_output=True, cwd=tmp_path / "work")
 
-    assert "done" in {how for _, how in json.loads(done.stdout)["tries"]}
-    assert (context / "new").exists()
+    assert not (context / "file").exists() or (context / "file").read_text() != "content"
