@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from fusefs import backing
 from fusefs.context.numbers import FIRST, Meaning, Numbers, child_number, file_number
-from fusefs.context.reading import Reading
+from fusefs.context.reading import Near, Reading
 from fusefs.context.seeing import Seeing
 from fusefs.context.trees import FILES, Entry, Kind, Tree
 from fusefs.inodes import Inodes
@@ -54,17 +54,18 @@ class ContextNode(Node):
 class Document(ContextNode, File):
     """A file, wherever it lies: all of the same content, time and mode are one inode."""
 
-    __slots__ = ("digest", "mode", "mtime_ns", "size")
+    __slots__ = ("_attributes", "digest", "near", "size")
 
     def __init__(self, shelf: "Shelf", nodeid: int, meaning: Meaning) -> None:
         super().__init__(shelf, nodeid, shelf.realm)
         self.digest = meaning.digest
         self.size = meaning.place
-        self.mtime_ns = meaning.detail
-        self.mode = stat.S_IFREG | (0o555 if meaning.kind is Kind.PROGRAM else 0o444)
+        self.near: Near | None = None
+        mode = 0o555 if meaning.kind is Kind.PROGRAM else 0o444
+        self._attributes = self._made(stat.S_IFREG | mode, 1, self.size, meaning.detail)
 
     def attributes(self) -> Attributes:
-        return self._made(self.mode, 1, self.size, self.mtime_ns)
+        return self._attributes
 
     def open(self) -> "DocumentHandle":
         return DocumentHandle(self)
@@ -88,7 +89,7 @@ class DocumentHandle(Handle):
 
     def _descriptor(self) -> int:
         document = self._document
-        return document.shelf.reading.content(document.digest, document.size)
+        return document.shelf.reading.content(document.digest, document.size, document.near)
 
     def release(self) -> None:
         """Nothing is held."""
@@ -295,6 +296,8 @@ class Shelf:
             meaning = Meaning(entry.digest, folder.nodeid, position, folder.root, entry.kind)
         self._numbers.put_down(nodeid, meaning)
         node = self._make(nodeid, meaning, folder, entry, sight)
+        if isinstance(node, Document):
+            node.near = Near(folder.tree, position)
         self.inodes.add(node)
         return node
 

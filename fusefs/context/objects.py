@@ -91,7 +91,7 @@ class Objects:
         """Read a file's whole content, and compare it with its digest. Raises Damaged; OSError."""
         found = hashlib.sha256()
         length = 0
-        while piece := os.pread(descriptor, _PIECE, length):
+        while piece := os.pread(descriptor, min(_PIECE, size + 1), length):
             found.update(piece)
             length += len(piece)
         if length != size or found.digest() != digest:

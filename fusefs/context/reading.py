@@ -10,6 +10,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -17,7 +18,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from fusefs.context.objects import Damaged, Objects
-from fusefs.context.trees import Tree
+from fusefs.context.trees import FILES, Tree
 from fusefs.counting import StillCounting
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,12 @@ READERS = 16
 """Threads that read contexts at once."""
 MOST_OPEN = 1024
 """Files that are kept open."""
+AHEAD = 32
+"""Files that are read ahead of one that was not at hand: whoever reads a folder goes on to the next ones."""
+AHEAD_TOGETHER = 4
+"""Of these, so many are read by one thread."""
+AHEAD_BYTES = 1 << 20
+"""Of each file that is opened, so much is read at once; larger ones are not read ahead of their turn."""
 MOST_TREE_BYTES = 64 << 20
 """Of folders that are kept although nobody uses them just now."""
 FAILURE_S = 1.0
@@ -51,6 +58,13 @@ class Identity(NamedTuple):
         """That of an open file. Raises OSError."""
         st = os.fstat(descriptor)
         return cls(st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+
+
+class Near(NamedTuple):
+    """Where a file was found last: a folder, and its position there."""
+
+    tree: Tree
+    position: int
 
 
 class Reading:
@@ -77,14 +91,60 @@ class Reading:
         assert tree is not None
         return tree
 
-    def content(self, digest: bytes, size: int) -> int:
-        """A descriptor of a file's content, which was checked; for now only. Raises StillReading, Damaged, OSError."""
+    def content(self, digest: bytes, size: int, near: "Near | None" = None) -> int:
+        """A descriptor of a file's content, which was checked; for now only. Raises StillReading, Damaged, OSError.
+
+        Where it was not at hand, those are read ahead that come after it in the folder that it was found in.
+        """
         descriptor = self._open.get(digest)
         if descriptor is None:
+            if near is not None:
+                near.tree.ahead = near.position + 1
+                self._read_ahead(near)
             known = self._checked.get(digest)
             self.await_thread(digest, partial(self._checked_open, digest, size, known), partial(self._keep, digest))
+        elif near is not None and 0 < near.tree.ahead <= near.position + AHEAD // 2:
+            self._read_ahead(near)
         assert descriptor is not None
         return descriptor
+
+    def _read_ahead(self, near: "Near") -> None:
+        """Have threads read the files that come next in a folder, as far as that is not done yet."""
+        tree = near.tree
+        until = min(near.position + AHEAD, len(tree))
+        entries = [tree[at] for at in range(tree.ahead, until)]
+        tree.ahead = max(tree.ahead, until)
+        wanted = [
+            (entry.digest, entry.number)
+            for entry in entries
+            if entry.kind in FILES
+            and entry.number <= AHEAD_BYTES
+            and entry.digest not in self._open
+            and entry.digest not in self._pending
+        ]
+        for first in range(0, len(wanted), AHEAD_TOGETHER):
+            some = dict(wanted[first : first + AHEAD_TOGETHER])
+            done = trio.Event()
+            self._pending |= dict.fromkeys(some, done)
+            self._nursery.start_soon(self._read_some, some, done)
+
+    async def _read_some(self, wanted: dict[bytes, int], done: trio.Event) -> None:
+        known = {digest: self._checked.get(digest) for digest in wanted}
+
+        def read() -> list[tuple[bytes, tuple[int, Identity]]]:
+            found = []
+            for digest, size in wanted.items():
+                with suppress(OSError):  # whoever reads it is told of that
+                    found.append((digest, self._checked_open(digest, size, known[digest])))
+            return found
+
+        try:
+            for digest, opened in await trio.to_thread.run_sync(read, limiter=self.limiter):
+                self._keep(digest, opened)
+        finally:
+            for digest in wanted:
+                del self._pending[digest]
+            done.set()
 
     def forget(self, digests: set[bytes]) -> None:
         """These are not kept any more."""
@@ -137,6 +197,8 @@ class Reading:
             identity = Identity.of(descriptor)
             if identity != known:
                 self.objects.check(descriptor, digest, size)
+            else:
+                os.pread(descriptor, min(size, AHEAD_BYTES), 0)  # so that it is in memory when it is asked for
         except BaseException:
             os.close(descriptor)
             raise

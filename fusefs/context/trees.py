@@ -82,6 +82,7 @@ class Tree:
     def __init__(self, data: bytes) -> None:
         """Raises NotATree for what is none; all that its head tells is checked by `check` only."""
         self.data = data
+        self.ahead = 0  # up to this position files were read ahead
         try:
             magic, count, height, climbs, longest, here, _, folders, files, total = _HEAD.unpack_from(data)
         except struct.error:
