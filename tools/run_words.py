@@ -64,7 +64,7 @@ FLAGS = ("net",)
 
 def read(words: Sequence[str]) -> tuple[dict[str, Any], str, list[str]]:
     """The options by name, the turn, and the command. Raises HelpWanted, WrongUsage."""
-    options: dict[str, Any] = {name: [] for name in MANY}
+    options: dict[str, Any] = {name: [] for name in ("bind", "env")}
     turns: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -97,7 +97,7 @@ def _take(options: dict[str, Any], word: str, rest: Iterator[str]) -> None:
     if name in MANY:
         if name == "env" and value.startswith("="):
             raise WrongUsage(f"--env: {value!r} names no variable")
-        options[name].append(value)
+        options.setdefault(name, []).append(value)
         return
     try:
         options[name] = KINDS[name](value)

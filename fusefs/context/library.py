@@ -16,9 +16,10 @@ import trio
 from fusefs import notifications
 from fusefs.context.generations import Generation, Generations
 from fusefs.context.inspection import Verification
-from fusefs.context.nodes import Edition, Folder, Shelf, root_folder
+from fusefs.context.nodes import Edition, Folder
 from fusefs.context.numbers import root_number
 from fusefs.context.objects import Damaged
+from fusefs.context.shelf import Shelf, root_folder
 from fusefs.context.store import YOUNG_S, Receiving, Store
 from fusefs.event_schema import Kind
 from fusefs.events import Events

@@ -11,10 +11,10 @@ import trio
 from fusefs.backing import Reader
 from fusefs.context.generations import Generations
 from fusefs.context.library import Library
-from fusefs.context.nodes import Shelf
 from fusefs.context.numbers import Numbers
 from fusefs.context.objects import Damaged
 from fusefs.context.reading import Reading
+from fusefs.context.shelf import Shelf
 from fusefs.context.store import Store
 from fusefs.event_schema import Kind
 from fusefs.events import Events

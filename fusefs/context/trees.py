@@ -39,6 +39,7 @@ class Kind(IntEnum):
 
 
 FILES = (Kind.FILE, Kind.PROGRAM)
+_KINDS = {int(kind): kind for kind in Kind}  # Kind(…) takes four times as long
 
 
 class Entry(NamedTuple):
@@ -98,11 +99,12 @@ class Tree:
     def __getitem__(self, position: int) -> Entry:
         """The entry at a position, in the order of the names (bytes). Raises IndexError."""
         at = self._offsets[position]
-        kind, _, length, digest, number, mtime_ns = _ENTRY.unpack_from(self.data, at)
+        data = self.data
+        kind, _, length, digest, number, mtime_ns = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size
-        name = self.data[at : at + length]
-        target = self.data[at + length : at + length + number] if kind == Kind.LINK else b""
-        return Entry(name, Kind(kind), digest, number, mtime_ns, target)
+        end = at + length
+        target = data[end : end + number] if kind == Kind.LINK else b""
+        return Entry(data[at:end], _KINDS[kind], digest, number, mtime_ns, target)
 
     def __iter__(self) -> Iterator[Entry]:
         return (self[position] for position in range(len(self)))
@@ -171,7 +173,7 @@ def check(data: bytes, size_of: Callable[[bytes], int | None], tree_of: Callable
     tree = Tree(data)
     try:
         entries = list(tree)
-    except (struct.error, ValueError, IndexError):
+    except (struct.error, KeyError, IndexError):
         raise NotATree("the object of a folder is cut off") from None
     for entry in entries:
         _check_entry(entry, size_of, tree_of)
