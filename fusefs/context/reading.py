@@ -82,6 +82,7 @@ class Reading:
         self._recent_bytes = 0
         self._checked: dict[bytes, Identity] = {}
         self._open: OrderedDict[bytes, int] = OrderedDict()
+        self._damaged: set[bytes] = set()
 
     def tree(self, digest: bytes) -> Tree:
         """A folder's entries. Raises StillReading, Damaged, OSError."""
@@ -175,7 +176,8 @@ class Reading:
             then(await trio.to_thread.run_sync(work, limiter=self.limiter))
         except OSError as error:
             self._failed[key] = (time.monotonic(), error)
-            if isinstance(error, Damaged):
+            if isinstance(error, Damaged) and error.digest not in self._damaged:
+                self._damaged.add(error.digest)  # told once, however often it is asked for
                 self._tell_damage(error)
         except Exception:
             log.exception("a context could not be read")
@@ -184,6 +186,7 @@ class Reading:
             self._pending.pop(key).set()
 
     def _keep_tree(self, digest: bytes, tree: Tree) -> None:
+        self._damaged.discard(digest)
         self._trees[digest] = tree
         self._recent[digest] = tree
         self._recent_bytes += len(tree.data)
@@ -205,6 +208,7 @@ class Reading:
         return descriptor, identity
 
     def _keep(self, digest: bytes, opened: tuple[int, Identity]) -> None:
+        self._damaged.discard(digest)
         descriptor, self._checked[digest] = opened
         self._open[digest] = descriptor
         while len(self._open) > MOST_OPEN:
