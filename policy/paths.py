@@ -7,13 +7,15 @@ from policy.refusals import NotCanonical
 
 LONGEST_COMPONENT = 255  # bytes: NAME_MAX of Linux
 LONGEST = 4096  # bytes: PATH_MAX of Linux
+MOST_COMPONENTS = 200
+"""So that whatever walks a tree may do so by calling itself."""
 
 
 def check_path(path: str | bytes) -> str:
     """The path, if it is canonical: relative, of UTF-8, with no empty component. Raises NotCanonical.
 
     No component is `.` or `..` or longer than 255 bytes; there is no backslash and no NUL; all of it has at most 4,096
-    bytes.
+    bytes and 200 components.
     """
     text, raw = _both_forms(path)
     if not raw:
@@ -22,7 +24,10 @@ def check_path(path: str | bytes) -> str:
         raise _refused(path, f"has more than {LONGEST} bytes")
     if raw.startswith(b"/"):
         raise _refused(path, "is absolute")
-    for component in text.split("/"):
+    components = text.split("/")
+    if len(components) > MOST_COMPONENTS:
+        raise _refused(path, f"has more than {MOST_COMPONENTS} components")
+    for component in components:
         reason = _wrong_with(component)
         if reason is not None:
             raise _refused(path, reason)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fusefs.context import trees
 from fusefs.context.trees import Below, Entry, Kind, Tree
-from policy.paths import LONGEST, check_component, check_link
+from policy.paths import check_component, check_link, check_path
 from policy.refusals import NotCanonical
 from tools.stat_cache import Signature, StatCache
 
@@ -130,8 +130,7 @@ class Survey:
     def _look_at(self, descriptor: int, name: bytes, place: Place) -> bool:
         """Answers whether it is a folder. Raises NotCanonical, OSError."""
         check_component(name)
-        if len(place.below(name)) > LONGEST:
-            raise NotCanonical(name, f"has a path of more than {LONGEST} bytes")
+        check_path(place.below(name))
         st = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         match stat.S_IFMT(st.st_mode):
             case stat.S_IFREG:

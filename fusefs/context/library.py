@@ -14,6 +14,7 @@ from functools import partial
 import trio
 
 from fusefs import notifications
+from fusefs.context import trees
 from fusefs.context.generations import Generation, Generations
 from fusefs.context.inspection import Verification
 from fusefs.context.nodes import Edition, Folder
@@ -167,10 +168,11 @@ class Library:
         return generation
 
     def _changed_names(self, before: Generation | None, after: Generation) -> list[bytes]:
-        """The names at the top that mean something else now; what is below is another folder then."""
+        """The names at the top that mean something else now: every folder, which is one of another generation."""
         old = {} if before is None else {entry.name: entry for entry in self.store.folder(before.root)}
         new = {entry.name: entry for entry in self.store.folder(after.root)}
-        return [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
+        both = ((name, old.get(name), new.get(name)) for name in old.keys() | new.keys())
+        return [name for name, was, now in both if was != now or (now is not None and now.kind is trees.Kind.FOLDER)]
 
     def _show(self, generation: Generation) -> None:
         """Let it be there, and operators see it."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from fusefs.context import trees
 from fusefs.context.objects import FILES, FOLDERS, INCOMING, Damaged, Objects, name_of
 from fusefs.context.trees import Below, Kind
+from policy.paths import MOST_COMPONENTS
 from policy.refusals import Incomplete, NotATree
 
 MOST_SYNCED_SINGLY = 256
@@ -133,11 +134,11 @@ class Store(Objects):
         return removed
 
     def _height_of(self, path: Path) -> int:
-        """How many folders are in each other; those that cannot be read go first."""
+        """Larger than that of any folder in it; those that cannot be read go first."""
         try:
             return self.folder(_digest_of(path)).below.height
         except Damaged:
-            return trees.MOST_HEIGHT + 1
+            return MOST_COMPONENTS + 1
 
     def _unreached(self, kind: str, reached: set[bytes], before: float) -> list[Path]:
         every = (Path(entry.path) for part in os.scandir(self._folder / kind) for entry in os.scandir(part.path))

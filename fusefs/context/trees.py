@@ -25,8 +25,6 @@ _ENTRY = struct.Struct("<BBH32sQq")  # kind, 0, length of the name, digest, numb
 _NO_DIGEST = bytes(32)
 MOST_BYTES = 64 << 20
 """Of one folder: about half a million entries."""
-MOST_HEIGHT = 2048
-"""Folders within folders: as many as fit into the longest path."""
 
 
 class Kind(IntEnum):
@@ -59,8 +57,8 @@ class Entry(NamedTuple):
 class Below(NamedTuple):
     """What lies in a folder, at any depth, itself left out.
 
-    `height`: how many folders are in each other, itself counted; `climbs`: how many folders a link leads up from here
-    at most; `longest`: bytes of the longest path; `folders_here`: of those, the ones that lie right in it.
+    `height`: components of the longest path, 0 of an empty folder; `climbs`: how many folders a link leads up from here
+    at most; `longest`: bytes of the longest path, which may be another one; `folders_here`: of those, the ones that lie right in it.
     """
 
     height: int
@@ -142,8 +140,9 @@ def make(entries: Iterable[Entry], tree_of: Callable[[bytes], Below]) -> bytes:
 
 def summed(entries: Iterable[Entry], tree_of: Callable[[bytes], Below]) -> Below:
     """What lies in a folder with these entries. Raises what `tree_of` does."""
-    height, climbs, longest, here, folders, files, total = 1, 0, 0, 0, 0, 0, 0
+    height, climbs, longest, here, folders, files, total = 0, 0, 0, 0, 0, 0, 0
     for entry in entries:
+        height = max(height, 1)
         length = len(entry.name)
         if entry.kind is Kind.FOLDER:
             below = tree_of(entry.digest)
@@ -155,7 +154,7 @@ def summed(entries: Iterable[Entry], tree_of: Callable[[bytes], Below]) -> Below
             files += below.files
             total += below.bytes
         elif entry.kind is Kind.LINK:
-            climbs = max(climbs, paths.check_link(entry.target, MOST_HEIGHT))
+            climbs = max(climbs, paths.check_link(entry.target, paths.MOST_COMPONENTS))
             files += 1
         else:
             files += 1
@@ -182,6 +181,8 @@ def check(data: bytes, size_of: Callable[[bytes], int | None], tree_of: Callable
         raise NotATree("the names in a folder are not in order, or not all different")
     if data != make(entries, tree_of):
         raise NotATree("the object of a folder is not spelt as it is due")
+    if tree.below.height > paths.MOST_COMPONENTS:
+        raise NotCanonical(max(names), f"is in a path of more than {paths.MOST_COMPONENTS} components")
     if tree.below.longest > paths.LONGEST:
         raise NotCanonical(max(names, key=len), f"is in a path of more than {paths.LONGEST} bytes")
     return tree

@@ -28,6 +28,7 @@ ODD = [
     b"x" * 256,
     b"a/" + b"\xc3\xa4" * 128,
     b"/".join([b"y" * 250] * 17),
+    b"/".join([b"y"] * 201),
 ]
 
 CANONICAL = [
