@@ -58,7 +58,8 @@ class Below(NamedTuple):
     """What lies in a folder, at any depth, itself left out.
 
     `height`: components of the longest path, 0 of an empty folder; `climbs`: how many folders a link leads up from here
-    at most; `longest`: bytes of the longest path, which may be another one; `folders_here`: of those, the ones that lie right in it.
+    at most; `longest`: bytes of the longest path, which may be another one; `folders_here`: how many folders lie right
+    in it.
     """
 
     height: int
