@@ -12,14 +12,17 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
 from fusefs.context.objects import name_of
 from fusefs.context.trees import digest_of
 from tests.mounted.contexts import NARROW, begun, ended, filled, published, published_view, seen
 from tests.mounted.harness import Daemon, holds_within, prepared_daemon, running_daemon
-from tools.client import Client, Refused, Whose
+from tools import publishing
+from tools.client import Client, Refused, TrioClient, Whose
 from tools.surveying import Unfit
 
 DOCUMENTS: dict[str, str | bytes] = {
@@ -286,6 +289,44 @@ def test_bounds_are_told_when_they_cut(daemon: Daemon, org: str, source: Path) -
     assert isinstance(content, bytes)
     assert (piece.data, piece.size, piece.cut) == (content[100:1100], len(content), True)
     assert (last.data, last.cut) == (content[-10:], False)
+
+
+def test_the_trio_client_has_the_same(daemon: Daemon, org: str, source: Path) -> None:
+    published(daemon, org, source)
+    turn = begun(daemon, org, "narrow")
+
+    async def main() -> None:
+        async with TrioClient(daemon.socket) as client:
+            listed = await client.list_context(org, "guides", whose=Whose(turn=turn["key"]), entries=1)
+            assert ([entry.name for entry in listed.entries], listed.cut) == (["birds"], True)
+            read = await client.read_context(org, "guides/birds/crow.txt", whose=Whose(generation=1), bytes=3)
+            assert (read.data, read.size, read.cut) == (b"a c", 6, True)
+            with pytest.raises(Refused):
+                await client.read_context(org, "hr/salaries.csv", whose=Whose(turn=turn["key"]))
+
+    trio.run(main)
+
+
+def test_of_two_publishers_side_by_side_one_is_refused(
+    daemon: Daemon, org: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where neither names a base: the other one publishes after this one has begun."""
+    published(daemon, org, source)
+    other = filled(tmp_path / "other", {"other": "other"})
+    send = publishing._send
+
+    def send_late(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as publishing has them
+        monkeypatch.setattr(publishing, "_send", send)
+        assert published(daemon, org, other) == 2
+        send(*arguments, **named)
+
+    monkeypatch.setattr(publishing, "_send", send_late)
+
+    with pytest.raises(Refused) as refused:
+        published(daemon, org, source)
+
+    assert refused.value.problem.status == 409
+    assert seen(newest(daemon, org)) == seen(other)
 
 
 def test_the_command_reads_a_whole_file(daemon: Daemon, org: str, source: Path) -> None:
