@@ -7,6 +7,7 @@ all the same: a mode can be changed by hand. hypercorn serves each connection in
 import errno
 import logging
 import os
+import re
 import socket
 import stat
 import struct
@@ -39,6 +40,9 @@ BACKLOG = 100
 LAST_WORDS_S = 0.5
 """For an answer that is being sent when the daemon ends."""
 MOST_BODY_BYTES = 1 << 16
+STREAMED = re.compile(
+    r"/v1/context/[^/]+/objects"
+)  # paths whose body is taken piece by piece, and may be of any length
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; the socket module has no name for it
 MOST_GROUPS = 256  # as many as Python's getsockopt takes
 CREDENTIALS = struct.Struct("=iII")  # struct ucred
@@ -148,7 +152,8 @@ async def _ended_on_cancel(stream: trio.SocketStream) -> AsyncIterator[None]:
 def _with_peer(app: FastAPI, peer: Peer, underway: Underway) -> ASGIApp:
     async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
         with underway.request(scope):
-            await app({**scope, PEER: peer}, _bounded(receive), send)
+            streamed = STREAMED.fullmatch(scope.get("path", ""))
+            await app({**scope, PEER: peer}, receive if streamed else _bounded(receive), send)
 
     return asgi
 

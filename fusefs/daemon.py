@@ -20,6 +20,8 @@ import trio
 from fusefs import __version__, backing, requests, session, space, status, tombstones
 from fusefs.accounts import Accounts
 from fusefs.calls import Calls
+from fusefs.context import opening
+from fusefs.context_control import add_context
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
 from fusefs.court import Court
@@ -48,6 +50,7 @@ from fusefs.upkeep import look_what_is_forgotten, settle, take_care
 from fusefs.watch import Complaint, Watch
 from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
+from policy.retention import Retention
 
 log = logging.getLogger(__name__)
 
@@ -85,16 +88,18 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         most_opened=descriptors // 4,
         court=Court(os.getpid()),
     )
-    path = Layout(settings.state).journal
+    layout = Layout(settings.state)
+    path = layout.journal
     with ExitStack() as stack:
         stack.callback(shared.court.close)
         journal = stack.enter_context(closing(Journal(path)))
         records = stack.enter_context(closing(EventRecords(path)))
         events = stack.enter_context(closing(Events(records)))
+        contexts = stack.enter_context(opening.kept(layout.contexts, path))
         try:
             complaint = Complaint(table, inherited.supervisor_pid)
             watch = Watch(complaint.stuck)
-            served = partial(_serve, settings, inherited, journal, events, shared, complaint, watch, ready)
+            served = partial(_serve, settings, inherited, journal, events, contexts, shared, complaint, watch, ready)
             trio.run(served, instruments=[watch])
         except ExceptionGroup as group:
             raise _single(group) from group
@@ -113,22 +118,29 @@ async def _serve(
     inherited: Inherited,
     journal: Journal,
     events: Events,
+    contexts: opening.Kept,
     shared: Shared,
     complaint: Complaint,
     watch: Watch,
     ready: Ready,
 ) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
+    configuration = settings.deployment.fusefs
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
     accounts = Accounts(configured, shared.table.ledger())
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     surfaces = Surfaces(shared, operations, operators)
+    retention = Retention(configuration.context_generations, configuration.context_retention_days)
     info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
         layout = Layout(settings.state)
-        turns = Turns(settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery)
+        memory, shown = shared.table.contexts(), surfaces.context
+        library = opening.library(contexts, inodes, memory, shared.reader, shown, events, retention, nursery)
+        turns = Turns(
+            settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery, library
+        )
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed, careful=inherited.careful)
@@ -147,6 +159,8 @@ async def _serve(
         lives.recover()
         surfaces.describe = status.of_turn(turns, lives, info)
         app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
+        add_context(app, library, turns)
+        nursery.start_soon(partial(library.retain, turns.generations_in_use, resumed=inherited.resumed))
         underway = Underway()
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
@@ -236,7 +250,7 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = types.SimpleNamespace(handed_over=None)
-    create_app(nobody, nobody, nobody, nobody, nobody)
+    add_context(create_app(nobody, nobody, nobody, nobody, nobody), nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:

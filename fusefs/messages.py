@@ -45,6 +45,10 @@ Label = Annotated[str, AfterValidator(_label)]
 Component = Annotated[str, AfterValidator(_component)]
 Owner = Annotated[int, Field(strict=True, ge=0, le=HIGHEST_ID)]
 
+MOST_PATTERNS = 100
+Patterns = Annotated[list[str] | None, Field(max_length=MOST_PATTERNS)]
+"""Patterns of paths; whether they are canonical is checked where they are used, as all paths are (policy.paths)."""
+
 
 class Request(BaseModel):
     """What a caller sends."""
@@ -74,6 +78,8 @@ class BeginTurn(Request):
     )
     uid: Owner | None = Field(default=None, description="owner of the workspace; by default the caller's")
     gid: Owner | None = Field(default=None, description="group of the workspace; given with uid")
+    context_include: Patterns = Field(default=None, description="of what its agent may see of the context, only this")
+    context_exclude: Patterns = Field(default=None, description="and nothing of this")
 
     @model_validator(mode="after")
     def _owner_is_whole(self) -> Self:
@@ -184,6 +190,7 @@ class TurnView(Answer):
     deadline_at: AwareDatetime
     ended_at: AwareDatetime | None
     workspace: str | None = Field(description="absolute path; null once the turn has ended")
+    generation: int | None = Field(default=None, description="of its org's context, which it sees; null: none")
     usage: Usage | None = Field(description="null once the turn has ended")
     refused_count: int = Field(description="how often a limit refused something in this turn")
     refused: list[Refused] = Field(description="the latest of those refusals, oldest first")
@@ -215,6 +222,8 @@ class BeginCall(Request):
     deadline_seconds: float | None = Field(default=None, description="of a turn that is begun, as there")
     uid: Owner | None = Field(default=None, description="of a turn that is begun, as there")
     gid: Owner | None = Field(default=None, description="of a turn that is begun, as there")
+    context_include: Patterns = Field(default=None, description="of a turn that is begun, as there")
+    context_exclude: Patterns = Field(default=None, description="of a turn that is begun, as there")
 
     @model_validator(mode="after")
     def _turn_is_whole(self) -> Self:

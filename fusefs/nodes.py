@@ -92,6 +92,8 @@ class Handle(ABC):
     __slots__ = ()
     realm: Realm
     cached = True
+    number = 0
+    """Its file handle, where it keeps nothing that is not known by that number alone: the nodeid of its node."""
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes | memoryview:
@@ -144,10 +146,11 @@ class Listed(NamedTuple):
 
 
 class Listing(ABC):
-    """An open directory. Its cookies stay right while entries come and go."""
+    """An open directory. Its cookies stay right while entries come and go. `number` is as that of a Handle."""
 
     __slots__ = ()
     realm: Realm
+    number = 0
 
     @abstractmethod
     def entries(self, cookie: int) -> Iterator[Listed]:

@@ -17,7 +17,7 @@ from fusefs import ledger
 
 SLOTS = 1 << 18
 """Open files and directories that are remembered; more are not opened (ENFILE)."""
-LAYOUT = 1
+LAYOUT = 2
 """What the memory holds and means, operations in hand included; any change of that takes the next number.
 
 A program that finds another number has no part in that session (OtherLayout): it must not guess what is open.
@@ -47,6 +47,9 @@ _PLACE_BYTES = 1024
 PLACES = 1 << 10
 """Turns that may have an operation of their own in hand at once."""
 _SIZE = _PLACES_AT + PLACES * _PLACE_BYTES
+_CONTEXTS_AT = -(-(_SIZE + ledger.BYTES) // mmap.PAGESIZE) * mmap.PAGESIZE
+CONTEXTS_BYTES = 72 << 20
+"""For a million files and folders of contexts."""
 
 
 class Kind(IntEnum):
@@ -125,13 +128,17 @@ class Table:
     def create(cls) -> Self:
         """New, empty memory; a worker or a supervisor that inherits its descriptor makes a Table of that."""
         descriptor = os.memfd_create("fusefs-table", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, _SIZE + ledger.BYTES)  # sparse: a slot takes memory once it was used
+        os.ftruncate(descriptor, _CONTEXTS_AT + CONTEXTS_BYTES)  # sparse: a slot takes memory once it was used
         os.pwrite(descriptor, _IDENTITY.pack(_FUSEFS, LAYOUT), _IDENTITY_AT)
         return cls(descriptor)
 
     def ledger(self) -> ledger.SharedLedger:
         """What accounts hold, put down behind the slots."""
         return ledger.SharedLedger(self.descriptor, _SIZE)
+
+    def contexts(self) -> mmap.mmap:
+        """Memory for what nodeids of contexts mean (fusefs.context.numbers), behind that."""
+        return mmap.mmap(self.descriptor, CONTEXTS_BYTES, offset=_CONTEXTS_AT)
 
     def beat(self) -> None:
         """Tell the supervisor that this worker is well."""

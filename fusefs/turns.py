@@ -14,6 +14,7 @@ import trio
 from fusefs.accounting import Totals
 from fusefs.accounts import Accounts
 from fusefs.careful import alone, on_behalf_of
+from fusefs.context.library import Library
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.inodes import UNCOUNTED
@@ -25,13 +26,14 @@ from fusefs.recovery import take_stock
 from fusefs.refused_events import RefusedEvents
 from fusefs.removal import Removal
 from fusefs.surfaces import Backing, Surfaces
-from fusefs.turn import Refusal, Turn, new_record
+from fusefs.turn import Refusal, Turn, new_record, sight_of
 from fusefs.verdict_events import VerdictEvents
 from fusefs.workspace import OutboxRules, Stocktaking, Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds, Limit, check_turn_disk
 from policy.refusals import LimitReached, LimitUnderUse, UnknownAgent
+from policy.visibility import Rule, Sight, sight
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +51,10 @@ class Turns(LiveTurns):
         events: Events,
         tell_refusal: Callable[[Refusal], None],
         nursery: trio.Nursery,
+        library: Library,
     ) -> None:
         super().__init__(journal)
+        self._library = library
         self._deployment = deployment
         self._layout = layout
         self._accounts = accounts
@@ -76,7 +80,9 @@ class Turns(LiveTurns):
                 live.check_same(request)
                 return live
             self._check_tenancy(request.org)
-            record = new_record(request, agent, peer_uid, peer_gid)
+            context = self._library.newest(request.org)
+            generation = None if context is None else context.number
+            record = new_record(request, agent, peer_uid, peer_gid, generation)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
             try:
                 turn = self._take_up(record)
@@ -124,6 +130,7 @@ class Turns(LiveTurns):
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
             await run(partial(self._surfaces.close, record, workspace))
+            self._library.turn_ended(self._surfaces.context_nodeid(record))
             held = self._accounts.close_turn(ending.account)
             self._refused.settle(record.key)
             self._events.tell(Kind.ENDED, **record.names, reason=reason)
@@ -290,13 +297,31 @@ class Turns(LiveTurns):
         try:
             work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
             rules = OutboxRules(agent.output.files, self._verdicts.of(record), self._nursery.start_soon)
-            workspace = self._surfaces.open(record, work, orphans, account, rules if agent.has_outbox else None)
+            show_context = partial(self._library.show_turn, record.org, record.generation, sight_of(record))
+            workspace = self._surfaces.open(
+                record, work, orphans, account, rules if agent.has_outbox else None, show_context
+            )
         except OSError:
             self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
             raise
         turn = Turn(record, workspace, trio.Event(), agent.has_outbox, agent.sandbox.on_limit)
         self._live[record.key] = turn
         return turn
+
+    async def seen_by_turn(self, turn: str) -> tuple[str, int | None, Sight]:
+        """The org whose context a live turn sees, the generation, and what of it. Raises NoSuchTurn, TurnOver."""
+        record = (await self.find(turn)).record
+        return record.org, record.generation, sight_of(record)
+
+    def seen_by_agent(self, agent: str) -> Sight:
+        """What turns of an agent see that begin now. Raises UnknownAgent."""
+        rule = self._deployment.agent(agent).context
+        return sight([Rule(rule.include, rule.exclude)])
+
+    def generations_in_use(self) -> list[tuple[str, int]]:
+        """What each live turn sees: its org, and the generation."""
+        records = (turn.record for turn in self._live.values())
+        return [(record.org, record.generation) for record in records if record.generation is not None]
 
     async def counted(self) -> None:
         """Return when all totals can be told."""

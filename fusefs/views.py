@@ -189,6 +189,7 @@ def _who(record: TurnRecord) -> dict[str, Any]:
         "agent": record.agent,
         "user": record.user,
         "org": record.org,
+        "generation": record.generation,
         "uid": record.uid,
         "gid": record.gid,
         "begun_at": _time(record.begun_at),

@@ -10,6 +10,8 @@ from errno import EBUSY, EDQUOT, EEXIST, EFBIG, EINVAL, ENAMETOOLONG, ENOENT, EN
 
 from policy import sizes
 
+_LONGEST_SHOWN = 200  # characters of a wrong path that a message repeats
+
 
 class Refusal(Exception):
     """A rule said no. `message` is the text for people; `{name}` in it stands for the field of that name."""
@@ -169,10 +171,10 @@ class TurnOver(Refusal):
 
 @dataclass(eq=False)
 class TurnConflict(Refusal):
-    """A begin for `turn`, which is live for another agent, user, org or owner."""
+    """A begin for `turn`, which is live for another agent, user, org or owner, or with another view of the context."""
 
     errno = EEXIST
-    message = "turn {turn} is live for another agent, user, org or owner"
+    message = "turn {turn} is live for another agent, user, org or owner, or sees something else of the context"
     turn: str
 
 
@@ -279,6 +281,60 @@ class LimitUnderUse(Refusal):
         return (
             f"{sizes.render(self.asked)} is less than the turn uses, {used}: at least {self.least} bytes, or by force"
         )
+
+
+# A request about an org's context.
+
+
+@dataclass(eq=False)
+class NotCanonical(Refusal):
+    """A path of a context, or a pattern, that is not canonical (policy.paths)."""
+
+    errno = EINVAL
+    path: bytes
+    reason: str
+
+    def __str__(self) -> str:
+        shown = ascii(self.path.decode(errors="surrogateescape"))
+        return f"{shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '…'} {self.reason}"
+
+
+@dataclass(eq=False)
+class NotATree(Refusal):
+    """What was sent to be published is not what a context is made of."""
+
+    errno = EINVAL
+    message = "{reason}"
+    reason: str
+
+
+@dataclass(eq=False)
+class NoSuchContext(Refusal):
+    """There is no `what` (an org's context, a generation, a path) for who asks."""
+
+    errno = ENOENT
+    message = "no {what}"
+    what: str
+
+
+@dataclass(eq=False)
+class StaleBase(Refusal):
+    """A publish on top of generation `base`, where the newest is another one: somebody else has published."""
+
+    errno = EEXIST
+    message = "the newest generation of {org} is {newest}, not {base}"
+    org: str
+    base: int
+    newest: int
+
+
+@dataclass(eq=False)
+class Incomplete(Refusal):
+    """A publish of a tree of which `lacking` is not in the store (any more): it has to be sent (again)."""
+
+    errno = ENOENT
+    message = "not in the store: {lacking}"
+    lacking: str
 
 
 # A configuration that is not valid.

@@ -1,7 +1,7 @@
 """The commands about calls: call begin, call end, call attachments; and about live turns: turn empty, turn limit."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,10 +18,19 @@ Asked = TypeVar("Asked", bound=BaseModel)
 def asked(kind: type[Asked], fields: dict[str, Any]) -> Asked:
     """What a command asks for, from its options. Raises Failure (wrong usage) naming the options that are wrong."""
     try:
-        return kind.model_validate({key: value for key, value in fields.items() if value is not None})
+        return kind.model_validate({key: value for key, value in fields.items() if value not in (None, ())})
     except ValidationError as error:
         found = (".".join(map(str, e["loc"])).replace("_", "-") + f": {e['msg']}" for e in error.errors())
         raise Failure("; ".join(one.removeprefix(": ") for one in found), Exit.USAGE) from error
+
+
+def context_options(work: Callable[..., None]) -> Callable[..., None]:
+    """The options by which a turn is to see less of its org's context than its agent may."""
+    narrowing = (("include", "Of what the agent may see, only this"), ("exclude", "And nothing of this"))
+    for name, meaning in narrowing:
+        text = f"{meaning}; a pattern, may be given again."
+        work = click.option(f"--context-{name}", multiple=True, metavar="PATTERN", help=text)(work)
+    return work
 
 
 @command("begin")
@@ -31,6 +40,7 @@ def asked(kind: type[Asked], fields: dict[str, Any]) -> Asked:
 @click.option("--agent", metavar="A", help="With --user: begin the turn where its id is new.")
 @click.option("--user", metavar="U", help="Whose turn it is to be.")
 @click.option("--org", metavar="O", help="The user's organisation.  [default: default]")
+@context_options
 def begin(output: Output, turn: str, **fields: object) -> None:
     """Begin a call in TURN; prints JSON: call, turn, workspace, env.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 
 from fusefs.messages import Account, BeginTurn, TurnView, Usage, UsageBy
-from tools.cli_calls import asked
+from tools.cli_calls import asked, context_options
 from tools.cli_output import Output, command, print_json, size, table
 
 
@@ -17,6 +17,7 @@ from tools.cli_output import Output, command, print_json, size, table
 @click.option("--deadline-seconds", type=float, metavar="N", help="End it so long from now.  [default: the agent's]")
 @click.option("--uid", type=int, metavar="N", help="Owner of the workspace, with --gid.  [default: you]")
 @click.option("--gid", type=int, metavar="N", help="Group of the workspace, with --uid.")
+@context_options
 def begin(output: Output, **fields: object) -> None:
     """Begin a turn; prints JSON: turn, key, workspace, outbox, context, env.
 

@@ -58,6 +58,7 @@ class Question(Generic[T]):
     body: dict[str, Any] | None = None
     query: dict[str, str] | None = None
     repeated: dict[str, str] | None = None
+    patience_s: float | None = None
 
     @property
     def attempts(self) -> "list[Question[T]]":
@@ -70,6 +71,8 @@ class Question(Generic[T]):
     @property
     def patience(self) -> float:
         """For how many seconds an answer is waited for."""
+        if self.patience_s is not None:
+            return self.patience_s
         return ASK_SECONDS if self.method == "GET" else CHANGE_SECONDS
 
     def read(self, response: httpx.Response) -> T:
@@ -103,10 +106,10 @@ def turns() -> Question[list[TurnView]]:
 
 def _turn_path(turn: str) -> str:
     """The address of a turn."""
-    return f"/v1/turns/{_component(turn)}"
+    return f"/v1/turns/{component(turn)}"
 
 
-def _component(id: str) -> str:
+def component(id: str) -> str:
     """An id in an address. A dot is escaped too: `.` and `..` alone would mean other addresses."""
     return quote(id, safe="", errors="surrogateescape").replace(".", "%2E")
 
@@ -141,7 +144,7 @@ def begin_call(turn: str, request: BeginCall) -> Question[CallBegun]:
 def end_call(call: str, request: EndCall) -> Question[CallEnded]:
     """End a call."""
     body = request.model_dump(mode="json", exclude_none=True)
-    return Question("POST", f"/v1/calls/{_component(call)}/end", TypeAdapter(CallEnded), body=body, repeated={})
+    return Question("POST", f"/v1/calls/{component(call)}/end", TypeAdapter(CallEnded), body=body, repeated={})
 
 
 def attachments(call: str) -> Question[list[Attachment]]:
@@ -160,7 +163,7 @@ def acknowledge(call: str, name: str) -> Question[Attachment]:
 
 
 def _attachments_path(call: str, *name: str) -> str:
-    return "/".join(["/v1/calls", _component(call), "attachments", *map(_component, name)])
+    return "/".join(["/v1/calls", component(call), "attachments", *map(component, name)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Self, TypeVar, Unpack
 import httpx
 import trio
 
+from fusefs.context_messages import FileView, FolderView
 from fusefs.event_schema import Event
 from fusefs.messages import (
     Account,
@@ -30,7 +31,8 @@ from fusefs.messages import (
     TurnView,
     UsageBy,
 )
-from tools import questions
+from tools import context_questions, questions
+from tools.context_questions import EVERYTHING, LISTED_BYTES, LISTED_ENTRIES, READ_BYTES, Whose
 from tools.event_stream import RECONNECT_SECONDS, Cursor
 from tools.questions import ArtifactsWanted, ArtifactUpdate, Question
 from tools.reaching import BROKEN, default_socket, explained, refused
@@ -150,6 +152,29 @@ class TrioClient:
                 if cursor.is_over:
                     return
             await trio.sleep(RECONNECT_SECONDS)
+
+    async def list_context(
+        self,
+        org: str,
+        path: str | None = None,
+        *,
+        whose: Whose = EVERYTHING,
+        after: str = "",
+        entries: int = LISTED_ENTRIES,
+        bytes: int = LISTED_BYTES,
+    ) -> FolderView:
+        """What lies in a folder of an org's context, and may be seen; `cut` tells that there is more.
+
+        The first so many entries after the name `after`, with so many bytes of names.
+        """
+        question = context_questions.list_folder(org, path, whose, after=after, entries=entries, bytes=bytes)
+        return await self._send(question)
+
+    async def read_context(
+        self, org: str, path: str, *, whose: Whose = EVERYTHING, offset: int = 0, bytes: int = READ_BYTES
+    ) -> FileView:
+        """So many bytes of a file of an org's context; `cut` tells that it goes on. Its `data` are the bytes."""
+        return await self._send(context_questions.read_file(org, path, whose, offset=offset, bytes=bytes))
 
     async def aclose(self) -> None:
         """Close the connections."""
