@@ -120,7 +120,8 @@ class Handles(Generic[Opened]):
     def release(self, number: int) -> None:
         """The kernel is done with it."""
         self._table.remove(number)
-        self._left.pop(number, None)
+        if self._left:
+            self._left.pop(number, None)
         opened = self._opened.pop(number, None)
         if opened is not None:
             opened.realm.opened -= 1

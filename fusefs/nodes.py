@@ -4,7 +4,7 @@
 turns a changing request for any other node into EROFS, so read-only surfaces need no check of their own.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     import trio
 
     from fusefs.careful import Careful
+
+
+class Capability(ABCMeta):
+    """What the classes below are of: abstract ones, of which isinstance asks by inheritance alone.
+
+    Every request asks it, and an ABC's own answer, which minds registered classes, takes four times as long.
+    """
+
+    __instancecheck__ = type.__instancecheck__
 
 
 class Attributes(Protocol):
@@ -82,7 +91,7 @@ class Realm:
         self.most_opened = most_opened
 
 
-class Handle(ABC):
+class Handle(metaclass=Capability):
     """An open file. `cached` tells whether the kernel may keep its pages."""
 
     __slots__ = ()
@@ -100,7 +109,7 @@ class Handle(ABC):
     def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
         """A call that does the same in a worker thread, where it may wait for the disk."""
 
-    def flush(self) -> None:  # noqa: B027 - most files have nothing to do
+    def flush(self) -> None:
         """A descriptor of this open file was closed; whatever this raises is what close(2) returns."""
 
     @abstractmethod
@@ -135,7 +144,7 @@ class Listed(NamedTuple):
     attributes: Attributes
 
 
-class Listing(ABC):
+class Listing(metaclass=Capability):
     """An open directory. Its cookies stay right while entries come and go."""
 
     __slots__ = ()
@@ -149,11 +158,11 @@ class Listing(ABC):
     def sync(self) -> Callable[[], None]:
         """A call that makes the directory durable, for a worker thread."""
 
-    def release(self) -> None:  # noqa: B027 - most directories have nothing to do
+    def release(self) -> None:
         """The directory was closed."""
 
 
-class Node(ABC):
+class Node(metaclass=Capability):
     """What an inode stands for. `lookups` is the kernel's lookup count of it."""
 
     __slots__ = ("lookups", "nodeid", "realm")

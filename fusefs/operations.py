@@ -201,7 +201,7 @@ class Operations(pyfuse3.Operations):
 
     def _opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         number = self.files.add(handle, nodeid, flags, ctx)
-        return FileInfo(fh=number, direct_io=not handle.cached, keep_cache=handle.cached)
+        return FileInfo(number, not handle.cached, handle.cached)
 
     @waiting_handler
     async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer

@@ -8,7 +8,6 @@ number must not come to mean another file.
 import errno
 import os
 import stat
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
@@ -78,8 +77,10 @@ class Entry(WritableNode):
     def held_by(self, descriptor: int) -> None:
         """From now on a descriptor keeps it."""
         self.held = descriptor
-        with suppress(OSError):  # the table is full: the next worker will not know of this one
+        try:
             self.mark = self.realm.table.add(Kind.HELD, self.nodeid)
+        except OSError:  # the table is full: the next worker will not know of this one
+            self.mark = 0
         self.realm.holds(self)
 
     def let_go(self) -> None:
