@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fusefs import counting
 from fusefs.ledger import PEAK_BYTES, PENDING_BYTES, USED_BYTES, USED_INODES, Row
 from policy.limits import AgentLimits, Bounds, Limit, Resource
+from policy.outbox import MOST_FILE_BYTES
 from policy.refusals import LimitReached
 
 
@@ -125,7 +126,17 @@ class TurnAccount(Account):
     `tell` is called with each refusal, from inside the operation that is refused.
     """
 
-    __slots__ = ("_tallies", "file_bytes", "refused", "refused_count", "scratch", "tell", "unknown", "user")
+    __slots__ = (
+        "_tallies",
+        "anywhere_bytes",
+        "file_bytes",
+        "refused",
+        "refused_count",
+        "scratch",
+        "tell",
+        "unknown",
+        "user",
+    )
 
     def __init__(
         self,
@@ -139,6 +150,7 @@ class TurnAccount(Account):
         super().__init__(Limit.TURN, key, limits.turn, row)
         self._tallies: list[Tally] = []
         self.file_bytes = limits.file_bytes
+        self.anywhere_bytes = min(limits.file_bytes, MOST_FILE_BYTES)
         self.user = user
         self.scratch = scratch
         self.refused: deque[Refused] = deque(maxlen=20)
@@ -227,6 +239,7 @@ class TurnAccount(Account):
         """Have other bounds from now on; what is held already stays, whatever they are."""
         self.bound_bytes, self.bound_inodes = limits.turn
         self.file_bytes = limits.file_bytes
+        self.anywhere_bytes = min(limits.file_bytes, MOST_FILE_BYTES)
 
     def hand_over(self) -> Totals:
         """Leave all that the turn holds to scratch alone; answers how much that is."""

@@ -27,6 +27,10 @@ class Turn(Protocol):
     def account(self) -> TurnAccount:
         """Where refusals are counted."""
 
+    @property
+    def has_outbox(self) -> bool:
+        """Whether something is to be taken when a call ends."""
+
 
 @dataclass
 class Call:

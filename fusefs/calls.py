@@ -19,6 +19,8 @@ from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, EndCall, HowEnded
 from fusefs.processes import Process
+from fusefs.taking import Taken, Taking, leaving_of
+from fusefs.workspace import Workspace
 from policy.limits import Limit
 from policy.refusals import CallConflict, LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
 
@@ -33,7 +35,8 @@ STOPS_WITHIN_S = 5.0
 class Calls:
     """The calls of all live turns, by id. Each change is recorded in the journal before it is answered.
 
-    `marks` tells what the programs of a call have in common, from its id and the key of its turn; processes that are
+    `taking` takes the outbox at a call's end; `workspace_of` is the workspace of a turn, by its key. `marks` tells what
+    the programs of a call have in common, from its id and the key of its turn; processes that are
     `spared` belong to no call.
     """
 
@@ -42,12 +45,16 @@ class Calls:
         journal: Journal,
         events: Events,
         nursery: trio.Nursery,
+        taking: Taking,
+        workspace_of: Callable[[str], Workspace | None],
         marks: Callable[[str, str], Marks],
         spared: frozenset[int],
     ) -> None:
         self._journal = journal
         self._events = events
         self._nursery = nursery
+        self._taking = taking
+        self._workspace_of = workspace_of
         self._marks = marks
         self._spared = spared
         self._live: dict[str, Call] = {}
@@ -135,8 +142,6 @@ class Calls:
         if live is not None:
             async with self._changing[live.record.turn]:
                 if self._live.get(id) is live:
-                    if request.stop:
-                        await self._stop([live], with_turn=False)
                     return await self._end(live, HowEnded.TOLD, request)
         record = await trio.to_thread.run_sync(self._journal.call, id)
         if record is None:
@@ -148,6 +153,9 @@ class Calls:
 
     async def _end(self, call: Call, how: HowEnded, request: EndCall) -> CallRecord:
         tally = call.tally
+        if request.stop or call.turn.has_outbox:  # nothing is taken of an outbox while somebody writes
+            await self._stop([call], with_turn=False)
+        taken = await self._take(call)
         is_left = await trio.to_thread.run_sync(call.may_have_processes)
         record = replace(
             call.record,
@@ -159,16 +167,38 @@ class Calls:
             if tally.first is None
             else views.limit_hit(tally.first, tally.count, stopped=False).model_dump_json(),
             is_left=int(is_left),
+            notes=taken.notes_record,
+            leaving=taken.leaving_record,
         )
-        await trio.to_thread.run_sync(self._journal.change_call, record)
+        await trio.to_thread.run_sync(self._journal.change_call, record, taken.attachments)
         call.record = record
+        self._taking.tell_news()
         self._over(call, None if tally.first is None else tally.first.refusal.limit)
         call.watch.cancel()
         if is_left:  # to be killed when its turn ends
             self._left.append(call)
         else:
             call.close()
+        await self._take_out(record, taken)
         return record
+
+    async def _take(self, call: Call) -> Taken:
+        workspace = self._workspace_of(call.record.turn) if call.turn.has_outbox else None
+        if workspace is None:
+            return Taken()
+        is_alone = len(self.of_turn(call.record.turn)) == 1
+        return await self._taking.take(call.turn.record, workspace, call.record.id, is_alone=is_alone)
+
+    async def _take_out(self, record: CallRecord, taken: Taken) -> None:
+        """Take out of the outbox what the record of a call's end says; if that is interrupted, another worker does."""
+        workspace = self._workspace_of(record.turn)
+        if taken.leaving and workspace is not None:
+            await self._taking.take_out(workspace, taken.leaving, taken.settled)
+            await trio.to_thread.run_sync(self._journal.taken_out, record.turn, record.id)
+
+    async def _take_out_again(self, record: CallRecord) -> None:
+        async with self._changing[record.turn]:
+            await self._take_out(record, Taken(leaving=leaving_of(str(record.leaving))))
 
     def _over(self, call: Call, limit: Limit | None) -> None:
         """A call is live no more; `limit` is what it hit."""
@@ -197,6 +227,8 @@ class Calls:
         async with self._changing[key]:
             self._forget(key, None)
             await trio.to_thread.run_sync(self._journal.end_calls, key, time.time())
+            await self._taking.turn_over(key)
+            self._taking.tell_news()
         self._changing.pop(key, None)
         self._closed.discard(key)
 
@@ -249,8 +281,11 @@ class Calls:
             call = Call.again(record, turn, self._marks(record.id, record.turn))
             if record.ended_at is None:
                 self._keep(call)
-            else:
+            elif record.is_left:
                 self._left.append(call)
+            if record.leaving is not None:
+                self._nursery.start_soon(self._take_out_again, record)
+        self._taking.sweep(live)
 
 
 def _check_same(record: CallRecord, key: str, pid: int | None) -> None:

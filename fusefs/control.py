@@ -11,11 +11,11 @@ from typing import Annotated, Protocol
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from fusefs import __version__, accounting, event_stream, problems, views
+from fusefs import __version__, accounting, control_outbox, event_stream, problems, views
 from fusefs.control_socket import PEER, Peer
 from fusefs.event_records import Told
 from fusefs.event_schema import Event
-from fusefs.journal import CallRecord, TurnRecord
+from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.messages import (
     Account,
     BeginCall,
@@ -70,8 +70,12 @@ class Turns(Protocol):
     ) -> tuple[views.LiveTurn, CallRecord]:
         """Begin a call, and its turn where that is new."""
 
-    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:
-        """End a call; answers the id of its turn, too."""
+    @property
+    def handed_over(self) -> control_outbox.Attachments:
+        """What was kept when calls ended."""
+
+    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord, Sequence[AttachmentRecord]]:
+        """End a call; answers the id of its turn, and what was kept of its outbox, too."""
 
 
 class Accounts(Protocol):
@@ -130,6 +134,7 @@ def create_app(
     problems.install(app)
     _add_turns(app, turns, daemon_info)
     _add_calls(app, turns, daemon_info)
+    control_outbox.add(app, turns.handed_over)
     _add_inspection(app, turns, accounts, daemon_info)
     _add_events(app, events)
     _add_reload(app, daemon_info, reload)
@@ -192,8 +197,8 @@ def _add_calls(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
     @app.post("/v1/calls/{call}/end", tags=["calls"])
     async def end_call(call: CallPath, request: EndCall) -> CallEnded:
         """End a call; a call that has ended already, by itself or with its turn, is answered the same."""
-        turn, ended = await turns.end_call(call, request)
-        return views.call_ended(ended, turn)
+        turn, ended, attachments = await turns.end_call(call, request)
+        return views.call_ended(ended, turn, attachments)
 
 
 def _turn_to_begin(turn: str, request: BeginCall) -> BeginTurn:

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import time
+import types
 from collections.abc import Callable, Sized
 from contextlib import ExitStack, closing
 from functools import partial
@@ -25,6 +26,7 @@ from fusefs.event_records import EventRecords
 from fusefs.event_schema import Kind as EventKind
 from fusefs.events import Events
 from fusefs.grips import Marks
+from fusefs.handed_over import HandedOver
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
@@ -37,6 +39,7 @@ from fusefs.reloading import reload
 from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
+from fusefs.taking import Taking
 from fusefs.turn import Refusal
 from fusefs.turns import Turns
 from fusefs.underway import Underway
@@ -130,13 +133,16 @@ async def _serve(
         turns.take_stock()
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
-        calls = Calls(journal, events, nursery, _marks(settings, kernel), frozenset({1, os.getpid(), os.getppid()}))
-        lives = Lives(turns, calls, events, nursery)
+        taking = Taking(layout.kept, journal, events)
+        spared = frozenset({1, os.getpid(), os.getppid()})
+        calls = Calls(journal, events, nursery, taking, turns.workspace_of, _marks(settings, kernel), spared)
+        lives = Lives(turns, calls, HandedOver(journal, taking, turns), events, nursery)
         if inherited.resumed:
             operations.resume()
             nursery.start_soon(_resume_rest, turns, operations)
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
+        surfaces.describe = status.of_turn(turns, lives, info)
         app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
         underway = Underway()
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
@@ -226,7 +232,7 @@ def _tame_collector() -> None:
 
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
-    nobody: Any = None
+    nobody: Any = types.SimpleNamespace(handed_over=None)
     create_app(nobody, nobody, nobody, nobody, nobody)
 
 

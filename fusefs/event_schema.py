@@ -131,12 +131,13 @@ class CallEnded(Details):
 
 
 class Verdict(Details):
-    """What the outbox rules say of a file."""
+    """What the outbox rules say of a file: when it is closed, and, with `call`, at a call's end, which settles it."""
 
-    name: str
+    name: str = Field(description="with what does not print escaped")
     verdict: str = Field(description="kept or refused")
     reason: str | None = None
-    call: str | None = None
+    call: str | None = Field(default=None, description="the call whose end settled it")
+    untold: int | None = Field(default=None, description="so many others were not told, in a flood of verdicts")
 
 
 class Published(Details):

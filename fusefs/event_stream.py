@@ -6,11 +6,12 @@ from typing import Self
 from fastapi.responses import Response, StreamingResponse
 
 from fusefs.event_records import Told
+from fusefs.messages import STREAM_END
 
 MEDIA_TYPE = "text/event-stream"
 
 After = Callable[[int], Awaitable[Sequence[Told]]]
-"""Waits for events after the one of an id, and answers them."""
+"""Waits for events after the one of an id, and answers them; none where no more can come."""
 
 
 def backlog(events: Sequence[Told]) -> Response:
@@ -29,12 +30,18 @@ class _Following:
     def __init__(self, after: After, id: int) -> None:
         self._after = after
         self._id = id
+        self._is_over = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._is_over:
+            raise StopAsyncIteration
         events = await self._after(self._id)
+        if not events:
+            self._is_over = True
+            return f"event: {STREAM_END}\ndata: {{}}\n\n".encode()
         self._id = events[-1].id
         return _blocks(events)
 

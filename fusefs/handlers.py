@@ -113,6 +113,8 @@ def waiting_handler(
                 return await method(*arguments)
             except StillCounting as still:
                 counted = still.counted
+            except FUSEError:  # of a handler that it has called
+                raise
             except Exception as error:
                 raise _refuse(error, method.__name__) from error
             await counted.wait()

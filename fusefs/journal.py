@@ -6,13 +6,15 @@ in, since all use one connection.
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database, Migrations
+
+from fusefs.journal_schema import SCHEMA
 
 BUSY_SECONDS = 10.0  # an operator's `sqlite3 journal.db` may hold the file for a moment
 
@@ -51,7 +53,7 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call; m003_calls says what each field means."""
+    """One call; journal_schema (m003_calls, m004_attachments) says what each field means."""
 
     id: str
     turn: str
@@ -67,103 +69,30 @@ class CallRecord:
     signal: int | None = None
     refused: str | None = None
     is_left: int = 1
+    notes: str | None = None
+    leaving: str | None = None
 
 
-def m001_turns(db: Database) -> None:
-    """The table of turns: one row a turn, live and ended.
+@dataclass(frozen=True, slots=True)
+class AttachmentRecord:
+    """A file that was kept of an outbox; journal_schema.m004_attachments says what each field means."""
 
-    seq      the order in which turns began; begun_at may repeat, or go back with the host's clock.
-    id       the caller's own id. Ids may come again after their turn has ended, so an id is no key.
-    key      the folder's name below MNT/turns; never comes again.
-    *_at     Unix time in seconds; ended_at is NULL while the turn is live.
-
-    live_turn: of each id at most one turn is live. Without it two begins of one id could both succeed.
-    """
-    db.execute(
-        """
-        CREATE TABLE turns (
-            seq INTEGER PRIMARY KEY AUTOINCREMENT,
-            id TEXT NOT NULL,
-            key TEXT NOT NULL UNIQUE,
-            agent TEXT NOT NULL,
-            user TEXT NOT NULL,
-            org TEXT NOT NULL,
-            uid INTEGER NOT NULL,
-            gid INTEGER NOT NULL,
-            begun_at REAL NOT NULL,
-            deadline_at REAL NOT NULL,
-            ended_at REAL
-        ) STRICT
-        """
-    )
-    db.execute("CREATE UNIQUE INDEX live_turn ON turns (id) WHERE ended_at IS NULL")
-    db.execute("CREATE INDEX turns_by_id ON turns (id)")
+    turn: str
+    call_id: str
+    name: str
+    media_type: str
+    size: int
+    sha256: str
+    warnings: str
+    path: str | None
+    kept_at: float
+    seq: int = 0
 
 
-def m002_events(db: Database) -> None:
-    """The table of events, the newest of them (fusefs.event_records).
-
-    id        counts up by one; it is what a follower goes on from.
-    kind      as in the document, to select by.
-    document  the event as it is told (fusefs.event_schema), one line of JSON.
-    """
-    db.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, document TEXT NOT NULL) STRICT")
-
-
-def m003_calls(db: Database) -> None:
-    """The table of calls: one row a call, live and ended; and what a turn has besides.
-
-    seq         the order in which calls began.
-    id          the caller's own id. Of each id at most one call is live (live_call); ids may come again.
-    turn        the key of its turn.
-    pid         the process that the caller named; NULL where none was, and then `started` and `boot` are, too.
-    started     when that process started, in clock ticks since boot (proc_pid_stat(5)): with `boot`, the host's boot
-                id, it tells the process from a later one of the same pid.
-    known_by    how its other processes are known: namespace, cgroup or processes (fusefs.grips).
-    place       the cgroup that was made for it, an absolute path.
-    how         told, exited, limit or turn: what ended it; NULL while it is live, as ended_at is.
-    exit_status, signal   how its program ended, where the caller has told.
-    refused     the refusal that stopped it, as JSON; NULL where none did.
-    is_left     1 while some of its processes may be there, also after its end.
-
-    turns.how         asked, expired or lost: why it ended; NULL while it is live, and of turns before this step.
-    turns.turn_disk   the limit that an operator has set (bytes); NULL: the agent's own.
-    turns.emptying    1 from the decision to stop its calls and empty it until that is done.
-    """
-    db.execute(
-        """
-        CREATE TABLE calls (
-            seq INTEGER PRIMARY KEY AUTOINCREMENT,
-            id TEXT NOT NULL,
-            turn TEXT NOT NULL REFERENCES turns (key),
-            begun_at REAL NOT NULL,
-            pid INTEGER,
-            started INTEGER,
-            boot TEXT,
-            known_by TEXT,
-            place TEXT,
-            ended_at REAL,
-            how TEXT,
-            exit_status INTEGER,
-            signal INTEGER,
-            refused TEXT,
-            is_left INTEGER NOT NULL
-        ) STRICT
-        """
-    )
-    db.execute("CREATE UNIQUE INDEX live_call ON calls (id) WHERE ended_at IS NULL")
-    db.execute("CREATE INDEX calls_by_id ON calls (id)")
-    db.execute("CREATE INDEX calls_left ON calls (turn) WHERE is_left = 1")
-    db.execute("ALTER TABLE turns ADD COLUMN how TEXT")
-    db.execute("ALTER TABLE turns ADD COLUMN turn_disk INTEGER")
-    db.execute("ALTER TABLE turns ADD COLUMN emptying INTEGER NOT NULL DEFAULT 0")
-
-
-# Every step from an empty file to the schema in force, in order; together they are the reference for the
-# schema. A step that has been released is never changed: add another one.
-SCHEMA = (m001_turns, m002_events, m003_calls)
 _TURN = tuple(field.name for field in fields(TurnRecord))
 _CALL = tuple(field.name for field in fields(CallRecord))
+_ATTACHMENT = tuple(field.name for field in fields(AttachmentRecord))
+_NEWEST_CALL = "(SELECT max(seq) FROM calls WHERE id = :id)"
 
 
 class Journal:
@@ -237,12 +166,39 @@ class Journal:
         with self._explained(), self._db.atomic():
             self._insert("calls", _CALL, asdict(record))
 
-    def change_call(self, record: CallRecord) -> None:
-        """Keep what has changed of the newest call of this id."""
+    def change_call(self, record: CallRecord, attachments: Iterable[AttachmentRecord] = ()) -> None:
+        """Keep what has changed of the newest call of this id, and what was kept of its outbox: all or nothing."""
         values = ", ".join(f"{column} = :{column}" for column in _CALL)
-        newest = "seq = (SELECT max(seq) FROM calls WHERE id = :id)"
+        columns = ", ".join(column for column in _ATTACHMENT if column != "seq")
+        marks = ", ".join(f":{column}" for column in _ATTACHMENT if column != "seq")
+        adding = f"INSERT INTO attachments ({columns}, call) VALUES ({marks}, {_NEWEST_CALL})"
         with self._explained(), self._db.atomic():
-            self._db.execute(f"UPDATE calls SET {values} WHERE {newest}", asdict(record))
+            self._db.execute(f"UPDATE calls SET {values} WHERE seq = {_NEWEST_CALL}", asdict(record))
+            for attachment in attachments:
+                self._db.execute(adding, {**asdict(attachment), "id": record.id})
+
+    def taken_out(self, key: str, call: str) -> None:
+        """Keep that all of a call's outbox is taken out."""
+        with self._explained(), self._db.atomic():
+            self._db.execute("UPDATE calls SET leaving = NULL WHERE turn = ? AND id = ?", (key, call))
+
+    def attachments_of_call(self, id: str) -> list[AttachmentRecord]:
+        """What the newest call of this id has handed over, in the order in which it was kept."""
+        return self._select_attachments(f"call = {_NEWEST_CALL}", {"id": id})
+
+    def attachments_of_turn(self, key: str, after: int = 0) -> list[AttachmentRecord]:
+        """What a turn has handed over after the attachment of this number, in the order in which it was kept."""
+        return self._select_attachments("turn = :turn AND seq > :after", {"turn": key, "after": after})
+
+    def kept_paths(self) -> set[str]:
+        """Where the bytes of attachments lie."""
+        return {str(record.path) for record in self._select_attachments("path IS NOT NULL", {})}
+
+    def bytes_gone(self, attachments: Iterable[AttachmentRecord]) -> None:
+        """Keep that the bytes of attachments are there no more."""
+        with self._explained(), self._db.atomic():
+            for attachment in attachments:
+                self._db.execute("UPDATE attachments SET path = NULL WHERE seq = ?", (attachment.seq,))
 
     def stop_calls(self, key: str, refused: str, at: float) -> None:
         """Keep that a limit stops all live calls of a turn, and that its workspace is to be emptied."""
@@ -256,15 +212,16 @@ class Journal:
         with self._explained(), self._db.atomic():
             ended = "UPDATE calls SET ended_at = ?, how = 'turn' WHERE turn = ? AND ended_at IS NULL"
             self._db.execute(ended, (at, key))
-            self._db.execute("UPDATE calls SET is_left = 0 WHERE turn = ? AND is_left = 1", (key,))
+            self._db.execute("UPDATE calls SET is_left = 0, leaving = NULL WHERE turn = ?", (key,))
+            self._db.execute("UPDATE attachments SET path = NULL WHERE turn = ?", (key,))
 
     def call(self, id: str) -> CallRecord | None:
         """The newest call of this id, live or ended; None where there was none."""
         return next(iter(self._select_calls("id = ? ORDER BY seq DESC LIMIT 1", (id,))), None)
 
     def calls_left(self) -> list[CallRecord]:
-        """Live calls, and ended ones of which processes may be left, in the order in which they began."""
-        return self._select_calls("ended_at IS NULL OR is_left = 1 ORDER BY seq", ())
+        """Live calls, and ended ones of which processes or files may be left, in the order in which they began."""
+        return self._select_calls("ended_at IS NULL OR is_left = 1 OR leaving IS NOT NULL ORDER BY seq", ())
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
@@ -279,6 +236,11 @@ class Journal:
         with self._explained():
             rows = self._db.execute(f"SELECT {', '.join(_CALL)} FROM calls WHERE {condition}", values)
             return [CallRecord(*row) for row in rows]
+
+    def _select_attachments(self, condition: str, values: dict[str, Any]) -> list[AttachmentRecord]:
+        with self._explained():
+            chosen = f"SELECT {', '.join(_ATTACHMENT)} FROM attachments WHERE {condition} ORDER BY seq"
+            return [AttachmentRecord(*row) for row in self._db.execute(chosen, values)]
 
     def _insert(self, table: str, columns: tuple[str, ...], values: dict[str, Any]) -> None:
         marks = ", ".join(f":{column}" for column in columns)

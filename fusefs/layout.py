@@ -6,6 +6,7 @@ STATE/turns/KEY/        one for each live turn
     work/               its workspace, named and shaped as the turn sees it
     open/INODE          files that have lost their last name and are still open
 STATE/ended/KEY/        ended turns on their way out, and what emptied ones held
+STATE/kept/KEY/*/NAME   files that the calls of a live turn have handed over
 STATE/lost/KEY/         trees with files in them that the journal knows no turn of
 """
 
@@ -30,10 +31,11 @@ class Layout:
         self.state = state
         self.turns = state / "turns"
         self.ended = state / "ended"
+        self.kept = state / "kept"
         self.journal = state / "journal.sqlite"
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in (self.turns, self.ended):
+            for folder in (self.turns, self.ended, self.kept):
                 _make_missing(folder)
             if not os.access(self.turns, os.W_OK | os.X_OK):
                 raise PermissionError(f"{self.turns} is not writable")

@@ -30,6 +30,11 @@ class LiveTurns:
         """The workspaces of all live turns."""
         return [turn.workspace for turn in self._live.values()]
 
+    def workspace_of(self, key: str) -> Workspace | None:
+        """The workspace of the live turn of this key."""
+        turn = self._live.get(key)
+        return None if turn is None else turn.workspace
+
     async def find(self, turn: str) -> Turn:
         """A live turn by its id or key. Raises NoSuchTurn, or TurnOver where it has ended."""
         live = self._live_turn(turn)

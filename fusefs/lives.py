@@ -10,7 +10,8 @@ import trio
 from fusefs.calls import Calls
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
-from fusefs.journal import CallRecord, JournalUnusable, TurnRecord
+from fusefs.handed_over import HandedOver
+from fusefs.journal import AttachmentRecord, CallRecord, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, BeginTurn, EndCall
 from fusefs.turn import Refusal, Turn
 from fusefs.turns import Turns
@@ -28,9 +29,12 @@ RETRY_S = 10.0
 class Lives:
     """Turns and calls together: what ends or empties a turn stops its calls first."""
 
-    def __init__(self, turns: Turns, calls: Calls, events: Events, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, turns: Turns, calls: Calls, handed_over: HandedOver, events: Events, nursery: trio.Nursery
+    ) -> None:
         self._turns = turns
         self._calls = calls
+        self._handed_over = handed_over
         self._events = events
         self._nursery = nursery
         self._stopping: set[str] = set()
@@ -105,10 +109,15 @@ class Lives:
             found.check_same(to_begin)
         return found, await self._calls.begin(found, request, peer_uid)
 
-    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:
-        """End a call; answers the id of its turn, too. Raises NoSuchCall."""
+    @property
+    def handed_over(self) -> HandedOver:
+        """What was kept when calls ended."""
+        return self._handed_over
+
+    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord, list[AttachmentRecord]]:
+        """End a call; answers the id of its turn, and what was kept of its outbox, too. Raises NoSuchCall."""
         record = await self._calls.end(call, request)
-        return await self._turns.id_of(record.turn), record
+        return await self._turns.id_of(record.turn), record, await self._handed_over.of_call(call)
 
     async def watch_limits(self, refusals: trio.MemoryReceiveChannel[Refusal]) -> None:
         """Stop the calls of a turn where a limit refuses something and its agent wants that."""

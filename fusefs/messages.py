@@ -5,7 +5,7 @@ older client reads a newer daemon. Times are UTC; null means that there is no su
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -157,6 +157,17 @@ class CallView(Answer):
     known_by: str | None = Field(description="how its other processes are known: namespace, cgroup or processes")
 
 
+class Verdict(Answer):
+    """What the outbox rules say of a file that was closed, or of one that a call's end took out."""
+
+    name: str = Field(description="with what does not print escaped")
+    verdict: str = Field(description="kept or refused")
+    reason: str | None
+    media_type: str | None
+    size: int
+    warnings: list[str]
+
+
 class TurnView(Answer):
     """One turn as an operator sees it."""
 
@@ -176,6 +187,7 @@ class TurnView(Answer):
     refused_count: int = Field(description="how often a limit refused something in this turn")
     refused: list[Refused] = Field(description="the latest of those refusals, oldest first")
     calls: list[CallView] = Field(description="its live calls, in the order in which they began")
+    verdicts: list[Verdict] = Field(default=[], description="the latest of its outbox, oldest first")
 
 
 class ChangeLimits(Request):
@@ -250,6 +262,17 @@ class LimitHit(Answer):
     stopped: bool = Field(description="whether it stopped the call, and the workspace was emptied")
 
 
+class Attachment(Answer):
+    """A file that was kept of an outbox when a call ended."""
+
+    name: str
+    media_type: str
+    size: int = Field(description="in bytes")
+    sha256: str = Field(description="of its bytes, in hexadecimal")
+    path: str | None = Field(description="where its bytes lie on the daemon's host; null once they are gone")
+    warnings: list[str] = Field(description="what whoever shows it should know, such as that an SVG contains script")
+
+
 class CallEnded(Answer):
     """A call that has ended, and what came of it."""
 
@@ -260,7 +283,7 @@ class CallEnded(Answer):
     how: HowEnded
     exit_status: int | None
     signal: int | None
-    attachments: list[dict[str, Any]] = Field(description="the files that are kept of its outbox")
+    attachments: list[Attachment] = Field(description="the files that are kept of its outbox")
     notes: list[str] = Field(description="what people should know of it")
     limit: LimitHit | None
 
@@ -291,3 +314,5 @@ class Problem(Answer):
 
 
 PROBLEM_JSON = "application/problem+json"
+STREAM_END = "end"
+"""The event that ends a stream of server-sent events for good: who follows it need not ask again."""

@@ -5,7 +5,7 @@ turns a changing request for any other node into EROFS, so read-only surfaces ne
 """
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -109,8 +109,12 @@ class Handle(metaclass=Capability):
     def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
         """A call that does the same in a worker thread, where it may wait for the disk."""
 
-    def flush(self) -> None:
-        """A descriptor of this open file was closed; whatever this raises is what close(2) returns."""
+    def flush(self) -> Callable[[], Awaitable[None]] | None:
+        """A descriptor of this open file was closed; whatever this raises is what close(2) returns.
+
+        It may answer what close(2) has to wait for, and fails by, too.
+        """
+        return None
 
     @abstractmethod
     def release(self) -> None:
@@ -181,8 +185,11 @@ class Node(metaclass=Capability):
         """The kernel has forgotten this inode."""
 
     @abstractmethod
-    def get_xattr(self, name: bytes) -> bytes:
-        """Raises OSError ENODATA where there is no such attribute."""
+    def get_xattr(self, name: bytes) -> bytes | Callable[[], bytes]:
+        """An attribute's value, or what finds it out in a worker thread.
+
+        Raises OSError ENODATA where there is no such attribute.
+        """
 
     @abstractmethod
     def list_xattrs(self) -> list[bytes]:
@@ -231,6 +238,10 @@ class WritableFile(File, WritableNode):
     @abstractmethod
     def open_for(self, flags: int, caller: Caller) -> WritableHandle:
         """Open for writing; `flags` are open(2)'s, O_TRUNC among them."""
+
+    def reopen_for(self, flags: int, caller: Caller) -> WritableHandle:
+        """The same for what an earlier worker had open."""
+        return self.open_for(flags, caller)
 
 
 class Directory(Node):

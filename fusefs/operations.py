@@ -6,7 +6,7 @@ else sees a half-made change.
 
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 import pyfuse3
@@ -71,7 +71,7 @@ class Operations(pyfuse3.Operations):
     def _reopened(self, opened: Opened) -> Handle:
         flags = opened.flags & ~os.O_TRUNC
         if flags & _WRITING:
-            return self.inodes.writable_file(opened.nodeid).open_for(flags, opened)
+            return self.inodes.writable_file(opened.nodeid).reopen_for(flags, opened)
         return self.inodes.file(opened.nodeid).open()
 
     def _listed_again(self, opened: Opened) -> Listing:
@@ -224,8 +224,14 @@ class Operations(pyfuse3.Operations):
         return handle.write(offset, data)
 
     @file_handler
-    def flush(self, fh: int) -> None:
-        self.files.live(fh).flush()
+    def _flush(self, fh: int) -> Callable[[], Awaitable[None]] | None:
+        return self.files.live(fh).flush()
+
+    @waiting_handler
+    async def flush(self, fh: int) -> None:
+        wait = await self._flush(fh)
+        if wait is not None:
+            await wait()
 
     @file_handler
     def release(self, fh: int) -> None:
@@ -266,8 +272,15 @@ class Operations(pyfuse3.Operations):
         return self._space(ctx.pid)
 
     @handler
-    def getxattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> bytes:
+    def _getxattr(self, nodeid: int, name: bytes) -> bytes | Callable[[], bytes]:
         return self.inodes.live(nodeid).get_xattr(name)
+
+    @waiting_handler
+    async def getxattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> bytes:
+        found = await self._getxattr(nodeid, name)
+        if isinstance(found, bytes):
+            return found
+        return await trio.to_thread.run_sync(found, limiter=self.inodes.live(nodeid).realm.waits)
 
     @handler
     def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:

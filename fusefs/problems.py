@@ -20,6 +20,7 @@ from fusefs.reloading import ReloadRefused
 from policy.refusals import (
     InvalidRequest,
     LimitReached,
+    NoSuchAttachment,
     NoSuchCall,
     NoSuchProcess,
     NoSuchTurn,
@@ -42,6 +43,7 @@ STATUS: dict[type[Exception], HTTPStatus] = {
     TooManyTurns: HTTPStatus.CONFLICT,
     TurnConflict: HTTPStatus.CONFLICT,
     NoSuchCall: HTTPStatus.NOT_FOUND,
+    NoSuchAttachment: HTTPStatus.NOT_FOUND,
     NoSuchProcess: HTTPStatus.NOT_FOUND,
     TurnOver: HTTPStatus.GONE,
     LimitReached: HTTPStatus.INSUFFICIENT_STORAGE,

@@ -2,18 +2,28 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from pydantic import BaseModel
 
 from fusefs import views
 from fusefs.accounts import Accounts
 from fusefs.events import Events
+from fusefs.journal import CallRecord
+from fusefs.live_turns import LiveTurns
 from fusefs.messages import DaemonInfo
 from fusefs.tree import FixedDirectory, GeneratedFile, Ownership, fixed_nodeid
 from fusefs.turns import Turns
 
 _DAEMON, _USAGE, _EVENTS = 4, 5, 6
+
+
+class CallsOf(Protocol):
+    """Whoever knows the calls of turns."""
+
+    def calls_of(self, key: str) -> Sequence[CallRecord]:
+        """The live calls of a turn."""
 
 
 def publish(
@@ -40,6 +50,16 @@ def publish(
     folder.put(b"usage.json", usage)
     folder.put(b"events.jsonl", told)
     return [daemon, usage, told]
+
+
+def of_turn(turns: LiveTurns, calls: CallsOf, info: Callable[[], DaemonInfo]) -> Callable[[str], bytes]:
+    """What makes the status file of a live turn, by its key."""
+
+    def describe(key: str) -> bytes:
+        turn = next(turn for turn in turns.live() if turn.record.key == key)
+        return _document(views.turn_view(turn, info().mountpoint, calls.calls_of(key)))
+
+    return describe
 
 
 def _document(*models: BaseModel, many: bool = False) -> bytes:

@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -12,11 +13,12 @@ from fusefs.accounting import TurnAccount
 from fusefs.journal import TurnRecord
 from fusefs.nodes import Realm
 from fusefs.operations import Operations
-from fusefs.tree import ROOT, FixedDirectory, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
-from fusefs.workspace import Orphans, Shared, Workspace
+from fusefs.tree import ROOT, FixedDirectory, GeneratedFile, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
+from fusefs.workspace import Orphans, OutboxRules, Shared, Workspace
 
-_TURNS, _CONTEXT, _STATUS = 1, 2, 3
-_KEY, _KEY_CONTEXT, _KEY_WORK = 0, 1, 2
+_TURNS, _CONTEXT, _STATUS, _STATUS_TURNS = 1, 2, 3, 7
+_KEY, _KEY_CONTEXT, _KEY_WORK, _KEY_STATUS = 0, 1, 2, 3
+_PLACES = (_KEY, _KEY_CONTEXT, _KEY_WORK, _KEY_STATUS)
 _FORGETS_ARRIVE_S = 0.02  # what the kernel has dropped with the turn's folder, it tells within that time
 
 
@@ -37,6 +39,10 @@ class Surfaces:
         self._turns = self._folder(self._root, b"turns", fixed_nodeid(_TURNS), listing)
         self._folder(self._root, b"context", fixed_nodeid(_CONTEXT), private)
         self.status = self._folder(self._root, b"status", fixed_nodeid(_STATUS), private)
+        self._status_turns = self._folder(self.status, b"turns", fixed_nodeid(_STATUS_TURNS), private)
+        self._private_file = Ownership(private.uid, private.gid, private.mode & 0o440)
+        self.describe: Callable[[str], bytes] = lambda key: b""
+        """Tells of the live turn of a key, for its status file."""
 
     def _folder(self, parent: FixedDirectory | None, name: bytes, nodeid: int, owner: Ownership) -> FixedDirectory:
         folder = FixedDirectory(nodeid, owner, parent)
@@ -45,9 +51,11 @@ class Surfaces:
             parent.put(name, folder)
         return folder
 
-    def open(self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount) -> Workspace:
+    def open(
+        self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount, rules: OutboxRules | None
+    ) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
-        workspace = self._workspace(record, Backing.of(work, orphans), account)
+        workspace = self._workspace(record, Backing.of(work, orphans), account, rules)
         number = _number(record.key)
         realm = Realm()
         folder = TurnDirectory(turn_nodeid(number, _KEY), Ownership(record.uid, record.gid, 0o700), self._turns, realm)
@@ -56,15 +64,21 @@ class Surfaces:
         )
         folder.put(b"context", context)
         folder.hold(workspace.root, workspace.attribute)
-        for node in (folder, context):
+        status = GeneratedFile(
+            turn_nodeid(number, _KEY_STATUS), self._private_file, lambda: self.describe(record.key), realm
+        )
+        for node in (folder, context, status):
             self._inodes.add(node)
+        self._status_turns.put(_status_name(record.key), status)
         self._folders[record.key] = folder
         self._turns.put(record.key.encode(), folder)
         return workspace
 
-    def _workspace(self, record: TurnRecord, backing: "Backing", account: TurnAccount) -> Workspace:
+    def _workspace(
+        self, record: TurnRecord, backing: "Backing", account: TurnAccount, rules: OutboxRules | None
+    ) -> Workspace:
         nodeid = turn_nodeid(_number(record.key), _KEY_WORK)
-        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared)
+        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared, rules)
 
     def close(self, record: TurnRecord, workspace: Workspace) -> None:
         """Let a turn go: from now on every request for it is answered ESTALE."""
@@ -72,7 +86,8 @@ class Surfaces:
         self._end(folder.realm)
         self._end_workspace(workspace)
         self._turns.take(record.key.encode())
-        for place in (_KEY, _KEY_CONTEXT, _KEY_WORK):  # these numbers never come again
+        self._status_turns.take(_status_name(record.key))
+        for place in _PLACES:  # these numbers never come again
             self._inodes.discard(turn_nodeid(_number(record.key), place))
 
     def replace(self, record: TurnRecord, workspace: Workspace, backing: "Backing") -> Workspace:
@@ -81,7 +96,7 @@ class Surfaces:
         The root keeps its number, so that whoever is in it, or has it bound, goes on.
         """
         self._end_workspace(workspace)
-        fresh = self._workspace(record, backing, workspace.account)
+        fresh = self._workspace(record, backing, workspace.account, workspace.rules)
         self._folders[record.key].hold(fresh.root, fresh.attribute)
         return fresh
 
@@ -99,7 +114,7 @@ class Surfaces:
         key = record.key.encode()
         await trio.to_thread.run_sync(notifications.forget_entry, self._turns.nodeid, key)
         number = _number(record.key)
-        await self._forget([turn_nodeid(number, place) for place in (_KEY, _KEY_CONTEXT, _KEY_WORK)], workspace)
+        await self._forget([turn_nodeid(number, place) for place in _PLACES], workspace)
 
     async def tell_kernel_emptied(self, workspace: Workspace) -> None:
         """Have the kernel drop what it has cached of a workspace that was replaced."""
@@ -136,6 +151,10 @@ class Backing(NamedTuple):
         """Give them back: no workspace has come to use them."""
         os.close(self.work)
         os.close(self.orphans)
+
+
+def _status_name(key: str) -> bytes:
+    return f"{key}.json".encode()
 
 
 def _number(key: str) -> uuid.UUID:

@@ -73,7 +73,7 @@ class FixedNode(Node):
     def unused(self) -> None:
         """It stays."""
 
-    def get_xattr(self, name: bytes) -> bytes:
+    def get_xattr(self, name: bytes) -> bytes | Callable[[], bytes]:
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
     def list_xattrs(self) -> list[bytes]:
@@ -143,14 +143,14 @@ class TurnDirectory(FixedDirectory):
 
     def __init__(self, nodeid: int, owner: Ownership, parent: FixedDirectory, realm: Realm) -> None:
         super().__init__(nodeid, owner, parent, realm)
-        self._attribute: Callable[[bytes], bytes] = super().get_xattr
+        self._attribute: Callable[[bytes], bytes | Callable[[], bytes]] = super().get_xattr
 
-    def hold(self, work: Node, attribute: Callable[[bytes], bytes]) -> None:
+    def hold(self, work: Node, attribute: Callable[[bytes], bytes | Callable[[], bytes]]) -> None:
         """Let a workspace be the turn's: its root, and what answers for its attributes."""
         self.put(b"work", work)
         self._attribute = attribute
 
-    def get_xattr(self, name: bytes) -> bytes:
+    def get_xattr(self, name: bytes) -> bytes | Callable[[], bytes]:
         return self._attribute(name)
 
 

@@ -13,6 +13,7 @@ from fusefs.workspace import Workspace
 from policy import keys
 from policy.deployment import Agent
 from policy.limits import NAME_BYTES
+from policy.outbox import Verdict
 from policy.refusals import LimitReached, TurnConflict
 from policy.values import OnLimit
 
@@ -42,6 +43,11 @@ class Turn:
     def account(self) -> TurnAccount:
         """What it holds, and may hold."""
         return self.workspace.account
+
+    def verdicts(self) -> list[tuple[bytes, Verdict]]:
+        """The latest verdicts on files of its outbox, oldest first."""
+        outbox = self.workspace.outbox
+        return [] if outbox is None else list(outbox.verdicts.items())
 
     def check_same(self, request: BeginTurn) -> None:
         """Raise TurnConflict where a begin of this id is for somebody else; what it does not say is the same."""

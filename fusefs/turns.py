@@ -26,7 +26,8 @@ from fusefs.refused_events import RefusedEvents
 from fusefs.removal import Removal
 from fusefs.surfaces import Backing, Surfaces
 from fusefs.turn import Refusal, Turn, new_record
-from fusefs.workspace import Stocktaking, Workspace
+from fusefs.verdict_events import VerdictEvents
+from fusefs.workspace import OutboxRules, Stocktaking, Workspace
 from policy import keys, tenancy
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds, Limit, check_turn_disk
@@ -57,6 +58,7 @@ class Turns(LiveTurns):
         self._removal = Removal(accounts, nursery)
         self._events = events
         self._refused = RefusedEvents(events)
+        self._verdicts = VerdictEvents(events)
         self._tell_refusal = tell_refusal
         self._begun_stocktakings: list[Stocktaking] = []
         nursery.start_soon(self._refused.keep)
@@ -276,7 +278,8 @@ class Turns(LiveTurns):
         account = self._accounts.open_turn(record.key, record.agent, record.user, limits, self._hears_refusals(record))
         try:
             work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
-            workspace = self._surfaces.open(record, work, orphans, account)
+            rules = OutboxRules(agent.output.files, self._verdicts.of(record), self._nursery.start_soon)
+            workspace = self._surfaces.open(record, work, orphans, account, rules if agent.has_outbox else None)
         except OSError:
             self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
             raise

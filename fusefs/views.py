@@ -3,6 +3,7 @@
 The control interface, the status files and the attributes all say it through here, so they say one thing.
 """
 
+import json
 import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -10,10 +11,11 @@ from typing import Any, Protocol
 
 from fusefs import accounting
 from fusefs.grips import CALL_VARIABLE
-from fusefs.journal import CallRecord, TurnRecord
+from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.messages import (
     Account,
     AccountKind,
+    Attachment,
     CallBegun,
     CallEnded,
     CallView,
@@ -26,7 +28,9 @@ from fusefs.messages import (
     TurnView,
     Usage,
     UsageBy,
+    Verdict,
 )
+from policy import outbox
 from policy.limits import Limit
 from policy.refusals import LimitUnderUse
 
@@ -46,6 +50,9 @@ class LiveTurn(Protocol):
     def has_outbox(self) -> bool:
         """Whether its agent gives anything back."""
 
+    def verdicts(self) -> list[tuple[bytes, outbox.Verdict]]:
+        """The latest of its outbox, oldest first."""
+
 
 def usage(account: accounting.Account) -> Usage:
     """One account's totals and limits."""
@@ -63,12 +70,12 @@ def turn_begun(turn: LiveTurn, mountpoint: str) -> TurnBegun:
     key = turn.record.key
     folder = os.path.join(mountpoint, "turns", key)
     workspace = os.path.join(folder, "work")
-    outbox = os.path.join(workspace, "outbox") if turn.has_outbox else None
+    folder_out = os.path.join(workspace, "outbox") if turn.has_outbox else None
     context = os.path.join(folder, "context")
     env = {"TMPDIR": workspace, "HOME": workspace, "FUSEFS_CONTEXT": context, "FUSEFS_TURN": turn.record.id}
-    if outbox is not None:
-        env |= {"FUSEFS_OUTBOX": outbox, "VESSEL_OUTBOX": outbox}
-    return TurnBegun(turn=turn.record.id, key=key, workspace=workspace, outbox=outbox, context=context, env=env)
+    if folder_out is not None:
+        env |= {"FUSEFS_OUTBOX": folder_out, "VESSEL_OUTBOX": folder_out}
+    return TurnBegun(turn=turn.record.id, key=key, workspace=workspace, outbox=folder_out, context=context, env=env)
 
 
 def turn_view(turn: LiveTurn, mountpoint: str, calls: Iterable[CallRecord]) -> TurnView:
@@ -81,6 +88,7 @@ def turn_view(turn: LiveTurn, mountpoint: str, calls: Iterable[CallRecord]) -> T
         refused_count=turn.account.refused_count,
         refused=[_refused(event) for event in turn.account.refused],
         calls=[_call_view(call) for call in calls],
+        verdicts=[_verdict(name, verdict) for name, verdict in turn.verdicts()],
     )
 
 
@@ -102,9 +110,10 @@ def call_begun(call: CallRecord, turn: LiveTurn, mountpoint: str) -> CallBegun:
     return CallBegun(**fields, call=call.id, uid=turn.record.uid, gid=turn.record.gid, known_by=call.known_by)
 
 
-def call_ended(call: CallRecord, turn: str) -> CallEnded:
-    """A call that has ended, of the turn of that id."""
+def call_ended(call: CallRecord, turn: str, attachments: Iterable[AttachmentRecord]) -> CallEnded:
+    """A call that has ended, of the turn of that id, with what was kept of its outbox."""
     assert call.ended_at is not None
+    notes = [] if call.notes is None else json.loads(call.notes)
     limit = None if call.refused is None else LimitHit.model_validate_json(call.refused)
     return CallEnded(
         call=call.id,
@@ -114,9 +123,32 @@ def call_ended(call: CallRecord, turn: str) -> CallEnded:
         how=HowEnded(call.how or HowEnded.TURN),
         exit_status=call.exit_status,
         signal=call.signal,
-        attachments=[],
-        notes=[] if limit is None else [_note(limit)],
+        attachments=[attachment(record) for record in attachments],
+        notes=notes if limit is None else [*notes, _note(limit)],
         limit=limit,
+    )
+
+
+def attachment(record: AttachmentRecord) -> Attachment:
+    """A file that was kept."""
+    return Attachment(
+        name=record.name,
+        media_type=record.media_type,
+        size=record.size,
+        sha256=record.sha256,
+        path=record.path,
+        warnings=json.loads(record.warnings),
+    )
+
+
+def _verdict(name: bytes, verdict: outbox.Verdict) -> Verdict:
+    return Verdict(
+        name=outbox.shown_name(name),
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        media_type=verdict.media_type,
+        size=verdict.size,
+        warnings=list(verdict.warnings),
     )
 
 

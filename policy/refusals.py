@@ -6,7 +6,7 @@ only the control interface into a message for people (its `str`).
 
 from dataclasses import dataclass
 from enum import StrEnum
-from errno import EDQUOT, EEXIST, EFBIG, EINVAL, ENAMETOOLONG, ENOENT, ENOSPC, EPERM, EROFS, ESRCH, ESTALE, EXDEV
+from errno import EBUSY, EDQUOT, EEXIST, EFBIG, EINVAL, ENAMETOOLONG, ENOENT, ENOSPC, EPERM, EROFS, ESRCH, ESTALE, EXDEV
 
 from policy import sizes
 
@@ -104,6 +104,22 @@ class AttributesFull(Refusal):
     errno = ENOSPC
     message = "the extended attributes of a file have at most {bound} bytes together"
     bound: int
+
+
+@dataclass(eq=False)
+class NotOutgoing(Refusal):
+    """A file that may not leave through the outbox: what close(2) of it says, and why."""
+
+    errno: int
+    message = "{reason}"
+    reason: str
+
+
+class InUse(Refusal):
+    """An attempt to remove, rename or replace the outbox; a mount point answers the same."""
+
+    errno = EBUSY
+    message = "the outbox stays where it is"
 
 
 class CrossesTurns(Refusal):
@@ -205,6 +221,16 @@ class NoSuchCall(Refusal):
     errno = ENOENT
     message = "no call {call}"
     call: str
+
+
+@dataclass(eq=False)
+class NoSuchAttachment(Refusal):
+    """Call `call` has handed over no file `name`, or its bytes are gone: acknowledged, or with their turn."""
+
+    errno = ENOENT
+    message = "call {call} has no attachment {name} any more"
+    call: str
+    name: str
 
 
 @dataclass(eq=False)

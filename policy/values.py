@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from policy import keys, sizes
+from policy.outbox_kinds import KINDS
 from policy.spelling import nearest
 
 WRONG = "wrong_value"  # the type of every error raised here; its context has `reason` and `right`
@@ -129,12 +130,11 @@ Globs = Annotated[tuple[Annotated[str, BeforeValidator(_glob)], ...], list_for('
 
 _Logged = Literal["off", "writes", "all"]
 _OnLimit = Literal["refuse", "stop"]
-FileType = Literal["png", "svg", "csv", "pdf"]
-FILE_TYPES: tuple[FileType, ...] = get_args(FileType)
+FILE_TYPES = tuple(KINDS)
 
 Logged = Annotated[_Logged, BeforeValidator(_one_of(get_args(_Logged)))]
 OnLimit = Annotated[_OnLimit, BeforeValidator(_one_of(get_args(_OnLimit)))]
 FileTypes = Annotated[
-    tuple[Annotated[FileType, BeforeValidator(_one_of(FILE_TYPES))], ...],
+    tuple[Annotated[str, BeforeValidator(_one_of(FILE_TYPES))], ...],
     list_for('a list such as ["png", "csv"]'),
 ]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from fusefs.accounting import TurnAccount
 from fusefs.accounts import Accounts
 from fusefs.events import Events
-from fusefs.journal import CallRecord, TurnRecord
+from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall
 from policy.limits import AgentLimits, Bounds, check_turn_disk
-from policy.refusals import LimitUnderUse, NoSuchCall, NoSuchTurn
+from policy.outbox import Verdict
+from policy.refusals import LimitUnderUse, NoSuchAttachment, NoSuchCall, NoSuchTurn
 from tests.event_stand_ins import FakeRecords
 
 KIB = 1024
@@ -35,6 +36,45 @@ class FakeTurn:
     account: TurnAccount
     has_outbox: bool = True
 
+    def verdicts(self) -> list[tuple[bytes, Verdict]]:
+        """None."""
+        return []
+
+
+class FakeAttachments:
+    """What one call, `c`, has handed over, as a test puts it here."""
+
+    def __init__(self) -> None:
+        self.all: list[AttachmentRecord] = []
+        self.bytes: dict[str, bytes] = {}
+
+    async def of_call(self, call: str) -> list[AttachmentRecord]:
+        """All."""
+        return self.all
+
+    async def find(self, call: str, name: str) -> AttachmentRecord:
+        """One."""
+        for attachment in self.all:
+            if attachment.name == name:
+                return attachment
+        raise NoSuchAttachment(call, name)
+
+    async def content(self, attachment: AttachmentRecord) -> bytes:
+        """Its bytes."""
+        return self.bytes[attachment.name]
+
+    async def acknowledge(self, attachments: Sequence[AttachmentRecord]) -> None:
+        """They are gone."""
+        self.all = [replace(one, path=None) if one in attachments else one for one in self.all]
+
+    async def so_far(self, turn: str, seq: int) -> list[AttachmentRecord]:
+        """Those after a number."""
+        return [one for one in self.all if one.seq > seq]
+
+    async def after(self, turn: str, seq: int) -> list[AttachmentRecord]:
+        """The same: the turn has ended."""
+        return await self.so_far(turn, seq)
+
 
 class FakeTurns:
     """Turns in memory; `begin` and `end` raise what `error` holds."""
@@ -46,6 +86,7 @@ class FakeTurns:
         self.peers: list[tuple[int, int]] = []
         self.calls: dict[str, CallRecord] = {}
         self._live: dict[str, FakeTurn] = {}
+        self.handed_over = FakeAttachments()
 
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> FakeTurn:
         """Begin a turn whose key is made from its id."""
@@ -115,13 +156,13 @@ class FakeTurns:
         self.calls[call.id] = call
         return found, call
 
-    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord]:
+    async def end_call(self, call: str, request: EndCall) -> tuple[str, CallRecord, list[AttachmentRecord]]:
         """End one."""
         if call not in self.calls:
             raise NoSuchCall(call)
         ended = replace(self.calls[call], ended_at=1_700_000_002.0, how="told", exit_status=request.exit_status)
         self.calls[call] = ended
-        return next(t.record.id for t in self._live.values() if t.record.key == ended.turn), ended
+        return next(t.record.id for t in self._live.values() if t.record.key == ended.turn), ended, []
 
     async def end(self, turn: str) -> TurnRecord:
         """End one."""

@@ -47,7 +47,7 @@ for _command in (
     cli_turns.end,
 ):
     turn.add_command(_command)
-for _command in (cli_calls.begin, cli_calls.end):
+for _command in (cli_calls.begin, cli_calls.end, cli_calls.attachments):
     call.add_command(_command)
 for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
     main.add_command(_command)

@@ -1,13 +1,15 @@
-"""The commands about calls: call begin, call end; and about live turns: turn empty, turn limit."""
+"""The commands about calls: call begin, call end, call attachments; and about live turns: turn empty, turn limit."""
 
+import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from pydantic import BaseModel, ValidationError
 
-from fusefs.messages import BeginCall, CallEnded, ChangeLimits, EndCall
-from tools.cli_output import Output, command, print_json, size
+from fusefs.messages import Attachment, BeginCall, CallEnded, ChangeLimits, EndCall
+from tools.cli_output import Output, command, print_json, size, table
 from tools.exits import Exit, Failure
 
 Asked = TypeVar("Asked", bound=BaseModel)
@@ -53,6 +55,38 @@ def end(output: Output, call: str, **fields: object) -> None:
     with output.client() as client:
         ended = client.end_call(call, request)
     output.answer(ended, _ended_lines(ended))
+
+
+@command("attachments")
+@click.argument("call")
+@click.option("--save", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write them to DIR.")
+@click.option("--acknowledge", is_flag=True, help="Then have the daemon delete its copies.")
+def attachments(output: Output, call: str, save: Path | None, acknowledge: bool) -> None:
+    """List what CALL has handed over. What lies in DIR under the same name is never replaced.
+
+    The daemon deletes its copies when they are acknowledged, or when the turn ends.
+    """
+    with output.client() as client:
+        found = client.attachments(call)
+        if save is not None:
+            for attachment in found:
+                _save(save, attachment, client.read_attachment(call, attachment.name))
+        if acknowledge:
+            found = [client.acknowledge(call, attachment.name) for attachment in found]
+    rows = ((one.name, one.media_type, size(one.size), one.sha256, one.path, ", ".join(one.warnings)) for one in found)
+    output.answer(found, table(("NAME", "TYPE", "SIZE", "SHA-256", "PATH", "WARNINGS"), rows) if found else ["none"])
+
+
+def _save(folder: Path, attachment: Attachment, content: bytes) -> None:
+    """Raises Failure."""
+    if hashlib.sha256(content).hexdigest() != attachment.sha256:
+        raise Failure(f"{attachment.name}: what came is not what was kept")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / attachment.name, "xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise Failure(f"cannot write {folder / attachment.name}: {error.strerror}") from error
 
 
 def _ended_lines(ended: CallEnded) -> Iterable[str]:

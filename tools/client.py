@@ -20,6 +20,7 @@ import httpx
 from fusefs.event_schema import Event
 from fusefs.messages import (
     Account,
+    Attachment,
     BeginCall,
     BeginTurn,
     CallBegun,
@@ -34,7 +35,7 @@ from fusefs.messages import (
 )
 from tools import questions
 from tools.event_stream import RECONNECT_SECONDS, Cursor
-from tools.questions import Question
+from tools.questions import ArtifactsWanted, ArtifactUpdate, Question
 from tools.reaching import (
     BROKEN,
     ControlError,
@@ -139,7 +140,30 @@ class Client:
 
         A worker that ends is no end to them, and none is told twice.
         """
-        cursor = Cursor(follow=follow, since=since)
+        return self._stream(questions.events(follow=follow, since=since))
+
+    def artifacts(
+        self, turn: str, wanted: ArtifactsWanted, *, follow: bool = False, since: int = 0
+    ) -> Iterator[ArtifactUpdate]:
+        """Each file that a turn's calls have handed over, once, as an A2A artifact; with `follow`, until the turn ends.
+
+        `since` is the number of the last one that was seen. Those that were acknowledged are left out.
+        """
+        return self._stream(questions.artifacts(turn, wanted, follow=follow, since=since))
+
+    def attachments(self, call: str) -> list[Attachment]:
+        """What a call has handed over when it ended."""
+        return self._send(questions.attachments(call))
+
+    def read_attachment(self, call: str, name: str) -> bytes:
+        """The bytes of one of these."""
+        return self._send(questions.read_attachment(call, name))
+
+    def acknowledge(self, call: str, name: str) -> Attachment:
+        """Have the bytes of one of these deleted; a second time does nothing."""
+        return self._send(questions.acknowledge(call, name))
+
+    def _stream(self, cursor: Cursor[T]) -> Iterator[T]:
         timeout = cursor.timeout(self._timeout or questions.ASK_SECONDS)
         while True:
             with explained(self.socket), suppress(*BROKEN):
@@ -149,7 +173,7 @@ class Client:
                         raise refused(response)
                     for line in response.iter_lines():
                         yield from cursor.read(line)
-                if not follow:
+                if cursor.is_over:
                     return
             time.sleep(RECONNECT_SECONDS)
 

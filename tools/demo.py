@@ -5,6 +5,7 @@ platform confines by itself, whose environment is what `fusefs turn begin` answe
 came out as it should, else 1.
 """
 
+import hashlib
 import json
 import os
 import shlex
@@ -31,11 +32,13 @@ id = "field-guide"
 scratch = "64m"      # all workspaces of the agent together
 user_disk = "32m"    # all turns of one user
 turn_disk = "24m"    # one turn
+[agents.output]
+files = ["csv", "png"]
 """
 TURN_BYTES = 24 << 20
 NEARLY = 64 << 10  # a full workspace has less room than this
 RUN = "fusefs run demo --"
-PROGRAMS = ("sh", "grep", "cut", "sort", "uniq", "find", "dd", "df", "git", "getfattr", "tar", "bwrap", "fusefs")
+PROGRAMS = ("sh", "grep", "cut", "sort", "sed", "uniq", "find", "dd", "df", "git", "getfattr", "tar", "bwrap", "fusefs")
 FREED_SECONDS = 10.0  # for an ended turn's files to be removed in the background
 
 
@@ -71,6 +74,7 @@ def _play(here: Stage) -> None:
         program = Shell(Path(turn.workspace), {**turn.env, "PATH": operator.environment["PATH"]}, "turn$")
         _pass_a_file(operator, program)
         _stay_inside(here, operator)
+        _hand_over(here, client, operator)
         _clone(here, operator, program)
         why = "What the turn holds is known at all times, and counts for its user and its agent as well."
         _show_usage(why, client, operator, program)
@@ -128,6 +132,21 @@ def _stay_inside(here: Stage, operator: Shell) -> None:
     said = operator.run("It sees neither the state nor the control socket.", f"{RUN} ls {hidden}", 2)
     expect(said.count("No such file") == 2, "a call sees what it must not")
     operator.run("The exit status of a call is its program's.", f"{RUN} sh -c 'exit 3'", 3)
+
+
+def _hand_over(here: Stage, client: Client, operator: Shell) -> None:
+    """The outbox: a file that breaks a rule is told at once, a good one is handed over when the call ends."""
+    count = r"cut -d: -f1 found.txt | sort | uniq -c | sort -rn | sed 's/ *\([0-9]*\) /\1,/'"
+    make = f'(echo lines,file; {count}) > "$FUSEFS_OUTBOX/lines.csv"; cp found.txt "$FUSEFS_OUTBOX/plot.png"'
+    why = "Results leave through the outbox. A file that breaks a rule is refused when it is closed: cp is told."
+    said = operator.run(why, f"fusefs run --call results demo -- sh -c {shlex.quote(make)}", 1)
+    expect("plot.png': Invalid argument" in said, "cp was not told that this is no PNG")
+    expect("attached lines.csv (text/csv, " in said, "the CSV was not attached")
+    expect("not attached: plot.png: " in said, "the end of the call does not name the file that it refused")
+    why = "What was kept is frozen, with its SHA-256. Save it, and let the daemon delete its copy."
+    operator.run(why, "fusefs call attachments results --save results --acknowledge")
+    digest = hashlib.sha256((here.base / "results" / "lines.csv").read_bytes()).hexdigest()
+    expect([one.sha256 for one in client.attachments("results")] == [digest], "what was saved is not what was kept")
 
 
 def _document_lines() -> Iterator[bytes]:

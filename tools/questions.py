@@ -3,16 +3,20 @@
 Said once; the clients only carry questions, each in its own way.
 """
 
+import json
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from fusefs.event_schema import Event
 from fusefs.messages import (
     Account,
+    Attachment,
     BeginCall,
     BeginTurn,
     CallBegun,
@@ -26,12 +30,17 @@ from fusefs.messages import (
     UsageBy,
 )
 from tools.asking import TRIES
+from tools.event_stream import Cursor
 from tools.reaching import ControlError, refused
 
 T = TypeVar("T")
 
 ASK_SECONDS = 10.0  # what only asks is answered from memory
 CHANGE_SECONDS = 60.0  # a begin waits for a disk to have the journal's record, which can take its time
+RAW: TypeAdapter[Any] = TypeAdapter(bytes)
+"""An answer that is the bytes themselves."""
+ArtifactUpdate = dict[str, Any]
+"""`{"artifactUpdate": …}`: a TaskArtifactUpdateEvent of A2A 1.0, in JSON."""
 BASE_URL = "http://fusefs"  # HTTP wants a host; nothing looks it up
 
 
@@ -65,6 +74,8 @@ class Question(Generic[T]):
 
     def read(self, response: httpx.Response) -> T:
         """The answer in a response. Raises Refused where it is a problem, ControlError where it is neither."""
+        if response.is_success and self.answer is RAW:
+            return self.answer.validate_python(response.content)
         if response.is_success:
             try:
                 return self.answer.validate_json(response.content)
@@ -131,6 +142,46 @@ def end_call(call: str, request: EndCall) -> Question[CallEnded]:
     """End a call."""
     body = request.model_dump(mode="json", exclude_none=True)
     return Question("POST", f"/v1/calls/{_component(call)}/end", TypeAdapter(CallEnded), body=body, repeated={})
+
+
+def attachments(call: str) -> Question[list[Attachment]]:
+    """What a call has handed over."""
+    return Question("GET", _attachments_path(call), TypeAdapter(list[Attachment]))
+
+
+def read_attachment(call: str, name: str) -> Question[bytes]:
+    """The bytes of a file that was handed over."""
+    return Question("GET", _attachments_path(call, name), RAW)
+
+
+def acknowledge(call: str, name: str) -> Question[Attachment]:
+    """Acknowledge a file: its bytes are deleted."""
+    return Question("DELETE", _attachments_path(call, name), TypeAdapter(Attachment), repeated={})
+
+
+def _attachments_path(call: str, *name: str) -> str:
+    return "/".join(["/v1/calls", _component(call), "attachments", *map(_component, name)])
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactsWanted:
+    """The A2A task and context that a turn's artifacts belong to, and the media types that the caller accepts: all
+    where it names none."""
+
+    task_id: str
+    context_id: str
+    accepted_output_modes: Sequence[str] = ()
+
+
+def events(*, follow: bool, since: int) -> Cursor[Event]:
+    """The daemon's events."""
+    return Cursor("/v1/events", Event.model_validate_json, follow=follow, since=since, query={})
+
+
+def artifacts(turn: str, wanted: ArtifactsWanted, *, follow: bool, since: int) -> Cursor[ArtifactUpdate]:
+    """What a turn hands over."""
+    query = {key: value for key, value in asdict(wanted).items() if value}
+    return Cursor(f"{_turn_path(turn)}/artifacts", json.loads, follow=follow, since=since, query=query)
 
 
 def usage(by: UsageBy | None) -> Question[list[Account]]:

@@ -17,6 +17,7 @@ import trio
 from fusefs.event_schema import Event
 from fusefs.messages import (
     Account,
+    Attachment,
     BeginCall,
     BeginTurn,
     CallBegun,
@@ -31,7 +32,7 @@ from fusefs.messages import (
 )
 from tools import questions
 from tools.event_stream import RECONNECT_SECONDS, Cursor
-from tools.questions import Question
+from tools.questions import ArtifactsWanted, ArtifactUpdate, Question
 from tools.reaching import BROKEN, default_socket, explained, refused
 from tools.turn_work import TrioTurn, TurnFields, over_already
 
@@ -110,7 +111,32 @@ class TrioClient:
 
         A worker that ends is no end to them, and none is told twice.
         """
-        cursor = Cursor(follow=follow, since=since)
+        async for event in self._stream(questions.events(follow=follow, since=since)):
+            yield event
+
+    async def artifacts(
+        self, turn: str, wanted: ArtifactsWanted, *, follow: bool = False, since: int = 0
+    ) -> AsyncIterator[ArtifactUpdate]:
+        """Each file that a turn's calls have handed over, once, as an A2A artifact; with `follow`, until the turn ends.
+
+        `since` is the number of the last one that was seen. Those that were acknowledged are left out.
+        """
+        async for update in self._stream(questions.artifacts(turn, wanted, follow=follow, since=since)):
+            yield update
+
+    async def attachments(self, call: str) -> list[Attachment]:
+        """What a call has handed over when it ended."""
+        return await self._send(questions.attachments(call))
+
+    async def read_attachment(self, call: str, name: str) -> bytes:
+        """The bytes of one of these."""
+        return await self._send(questions.read_attachment(call, name))
+
+    async def acknowledge(self, call: str, name: str) -> Attachment:
+        """Have the bytes of one of these deleted; a second time does nothing."""
+        return await self._send(questions.acknowledge(call, name))
+
+    async def _stream(self, cursor: Cursor[T]) -> AsyncIterator[T]:
         timeout = cursor.timeout(self._timeout or questions.ASK_SECONDS)
         while True:
             with explained(self.socket), suppress(*BROKEN):
@@ -121,7 +147,7 @@ class TrioClient:
                     async for line in response.aiter_lines():
                         for event in cursor.read(line):
                             yield event
-                if not follow:
+                if cursor.is_over:
                     return
             await trio.sleep(RECONNECT_SECONDS)
 

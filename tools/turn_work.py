@@ -18,7 +18,7 @@ from typing import Any, Literal, Required, TypedDict, Unpack
 
 import trio
 
-from fusefs.messages import CallEnded, LimitHit, Problem, TurnBegun
+from fusefs.messages import Attachment, CallEnded, LimitHit, Problem, TurnBegun
 from tools.reaching import ControlError, Refused
 
 
@@ -75,6 +75,11 @@ class Result:
     def notes(self) -> list[str]:
         """What people should know of the call."""
         return self.call.notes
+
+    @property
+    def attachments(self) -> list[Attachment]:
+        """The files that were kept of its outbox; Client.read_attachment has their bytes."""
+        return self.call.attachments
 
     @property
     def limit(self) -> LimitHit | None:

@@ -92,6 +92,17 @@ class WorkspaceDirectory(Entry, WritableDirectory):
     def listing(self) -> "WorkspaceListing":
         return WorkspaceListing(self)
 
+    # What an outbox has answers of its own to.
+
+    def check_kind(self, mode: int) -> None:
+        """Raise NotPermitted where nothing of this kind may be moved here."""
+
+    def arrived(self, st: os.stat_result, name: bytes) -> None:
+        """Something has been moved here, to this name."""
+
+    def lost(self, name: bytes) -> None:
+        """A name is gone from here."""
+
     def create(self, name: bytes, flags: int, mode: int, caller: Caller) -> tuple[Entry, Attributes, Handle]:
         access = (flags & os.O_ACCMODE) | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         opened: list[int] = []
@@ -124,7 +135,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         st = backing.stat_at(here, name)
         return self.realm.adopt(st, self, name), st
 
-    def link(self, node: Node, name: bytes) -> tuple[Entry, Attributes]:
+    def link(self, node: Node, name: bytes) -> tuple[Entry, os.stat_result]:
         check_name(name)
         if not isinstance(node, Entry) or node.realm is not self.realm:
             raise CrossesTurns
@@ -156,9 +167,11 @@ class WorkspaceDirectory(Entry, WritableDirectory):
                 self.realm.orphans.take(here, name, st.st_ino)
             else:
                 disk.unlink(name, dir_fd=here)
+        self.lost(name)
 
     def rmdir(self, name: bytes) -> None:
         check_name(name)
+        self.realm.check_stays(self, name)
         st = backing.stat_at(self.descriptor(), name)
         with self.realm.losing(st, self, name):
             disk.rmdir(name, dir_fd=self.descriptor())
@@ -170,9 +183,14 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             raise CrossesTurns
         if flags & ~(backing.RENAME_NOREPLACE | backing.RENAME_EXCHANGE):
             raise OSError(errno.EINVAL, "renameat2 flags")
+        self.realm.check_stays(self, name)
+        self.realm.check_stays(directory, new_name)
         here, there = self.realm.descriptors.pair(self, directory)
         st = backing.stat_at(here, name)
         replaced = backing.stat_if_there(there, new_name)
+        directory.check_kind(st.st_mode)
+        if replaced is not None and flags & backing.RENAME_EXCHANGE:
+            self.check_kind(replaced.st_mode)
         for moving in (st, replaced):
             if moving is not None:
                 self.realm.inodes.known(moving.st_ino)  # found again by its old name, if it has to be
@@ -180,7 +198,10 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         if flags & backing.RENAME_EXCHANGE:
             disk.exchange(here, name, there, new_name)
             self.realm.moved(st, self, name, directory, new_name)
-            self.realm.moved(backing.stat_at(here, name), directory, new_name, self, name)
+            exchanged = backing.stat_at(here, name)
+            self.realm.moved(exchanged, directory, new_name, self, name)
+            self.lost(name)
+            self.arrived(exchanged, name)
         elif replaced is None:
             disk.rename(name, new_name, src_dir_fd=here, dst_dir_fd=there)
             self.realm.moved(st, self, name, directory, new_name)
@@ -188,6 +209,11 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             raise FileExistsError(errno.EEXIST, "exists")
         elif replaced.st_ino != st.st_ino:  # two names of one file: rename(2) does nothing
             self._rename_over(st, name, replaced, directory, new_name)
+        if replaced is None or replaced.st_ino != st.st_ino:
+            if not flags & backing.RENAME_EXCHANGE:
+                self.lost(name)
+            directory.lost(new_name)
+            directory.arrived(st, new_name)
 
     def _rename_over(
         self,

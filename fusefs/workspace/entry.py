@@ -8,6 +8,7 @@ number must not come to mean another file.
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
@@ -123,7 +124,7 @@ class Entry(WritableNode):
             disk.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
         return self.attributes()
 
-    def get_xattr(self, name: bytes) -> bytes:
+    def get_xattr(self, name: bytes) -> bytes | Callable[[], bytes]:
         if name.startswith(RESERVED):
             return self.realm.attribute(name, self)
         self._check_namespace(name)

@@ -9,6 +9,7 @@ from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.opened import ReadHandle, WriteHandle, drop_set_id
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
+from policy.outbox import MOST_FILE_BYTES
 from policy.refusals import LimitReached, Stale
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class RegularFile(Entry, WritableFile):
 
     It lies in `pieces` extents at most, `fresh` of them not written back yet; `pending` is what room is kept for
     their index (bytes). `tail` is where the last write ended, so that the next one may go on there; -1 for nowhere.
-    `mappable` counts the handles through which it can be mapped for writing.
+    `writers` counts the handles through which it can be written, `mappable` those through which it can be mapped for
+    that. `unjudged` tells whether it was written since the rules of an outbox have judged it.
     """
 
-    __slots__ = ("charged", "fresh", "life", "mappable", "opens", "pending", "pieces", "tail")
+    __slots__ = ("charged", "fresh", "life", "mappable", "opens", "pending", "pieces", "tail", "unjudged", "writers")
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
         super().__init__(workspace, st, parent, name)
@@ -48,6 +50,8 @@ class RegularFile(Entry, WritableFile):
         self.pending = 0
         self.tail = -1
         self.mappable = 0
+        self.writers = 0
+        self.unjudged = False
 
     def open(self) -> "ReadHandle":
         return ReadHandle(self, self.open_backing(os.O_RDONLY))
@@ -62,6 +66,11 @@ class RegularFile(Entry, WritableFile):
             except BaseException:
                 handle.release()
                 raise
+        return handle
+
+    def reopen_for(self, flags: int, caller: Caller) -> "WriteHandle":
+        handle = self.open_for(flags, caller)
+        self.unjudged = True  # for all that is known
         return handle
 
     def open_backing(self, access: int) -> int:
@@ -132,19 +141,26 @@ class RegularFile(Entry, WritableFile):
 
     def truncate(self, descriptor: int, size: int, caller: Caller) -> None:
         """Set the size. Raises LimitReached past the file limit."""
-        if size > self.realm.account.file_bytes:
+        if size > self.bound_bytes():
             raise self.beyond_file_limit(size)
         self.tail = -1
+        self.unjudged = True
         try:
             disk.ftruncate(descriptor, size)
         finally:
             st = self.look(descriptor, 0)
         drop_set_id(descriptor, st, caller)
 
+    def bound_bytes(self) -> int:
+        """How far it may grow where it lies."""
+        bound = self.realm.account.file_bytes
+        outbox = self.realm.outbox
+        return min(bound, MOST_FILE_BYTES) if outbox is not None and self.parent is outbox else bound
+
     def beyond_file_limit(self, size: int) -> LimitReached:
         """The refusal of a file of `size` bytes."""
         account = self.realm.account
-        bound = account.file_bytes
+        bound = self.bound_bytes()
         return account.note(LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound)))
 
     def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:

@@ -3,7 +3,7 @@
 import mmap
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
@@ -50,11 +50,13 @@ class WriteHandle(ReadHandle, WritableHandle):
         self.caller = caller
         self.access = access
         file.mappable += access == os.O_RDWR
+        file.writers += 1
 
     def write(self, offset: int, data: bytes) -> int:
         file = self.file
         account = file.realm.account
-        if offset + len(data) > account.file_bytes:
+        end = offset + len(data)
+        if end > account.anywhere_bytes and end > file.bound_bytes():
             data = self._within_file_limit(offset, data)
         goes_on = offset == file.tail
         growth = self._growth(offset, len(data), goes_on)
@@ -70,6 +72,7 @@ class WriteHandle(ReadHandle, WritableHandle):
             if not goes_on and file.charged > before:
                 file.add_piece()
         file.tail = offset + written
+        file.unjudged = True
         if st.st_mode & backing.SET_ID:
             drop_set_id(self.descriptor, st, self.caller)
         return written
@@ -83,7 +86,7 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     def _within_file_limit(self, offset: int, data: bytes) -> bytes:
         """What of `data` lies within the file limit. Raises LimitReached where nothing does."""
-        bound = self.file.realm.account.file_bytes
+        bound = self.file.bound_bytes()
         if offset >= bound:
             raise self.file.beyond_file_limit(offset + len(data))
         return data[: bound - offset]
@@ -120,11 +123,23 @@ class WriteHandle(ReadHandle, WritableHandle):
         if self.descriptor >= 0:  # else its turn has ended meanwhile
             self.file.settle(disk.fstat(self.descriptor))
 
+    def flush(self) -> Callable[[], Awaitable[None]] | None:
+        file = self.file
+        outbox = file.realm.outbox
+        if file.unjudged and outbox is not None and outbox.holds(file):
+            return outbox.closing(file)
+        return None
+
     def release(self) -> None:
-        if self.descriptor >= 0:
-            self.file.mappable -= self.access == os.O_RDWR
-            self.realm.unsettled.written(self.file)
+        if self.descriptor < 0:
+            return
+        file = self.file
+        file.mappable -= self.access == os.O_RDWR
+        file.writers -= 1
+        self.realm.unsettled.written(file)
         super().release()
+        if file.unjudged and not file.writers and self.realm.outbox is not None:
+            self.realm.outbox.released(file)
 
 
 def drop_set_id(descriptor: int, st: os.stat_result, caller: Caller) -> None:

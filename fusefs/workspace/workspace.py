@@ -5,8 +5,8 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import trio
 
@@ -20,9 +20,12 @@ from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
 from fusefs.workspace.file import Life, RegularFile
 from fusefs.workspace.orphans import Orphans
+from fusefs.workspace.outbox import NAME as OUTBOX
+from fusefs.workspace.outbox import Outbox, OutboxRules
 from fusefs.workspace.settling import Unsettled
 from fusefs.workspace.shared import Shared
 from policy.limits import NAME_BYTES
+from policy.refusals import InUse
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ MOST_HELD = 512
 class Workspace(Realm):
     """The tree below a backing directory, charged to one turn's account.
 
+    `rules` are those of its outbox, or None where its agent has none; `outbox` is that folder once it was looked up.
     `nodeid` is the number of its root, which stays when the turn is emptied, whatever directory is behind it;
     `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
     filesystem allocates (bytes).
@@ -53,6 +57,7 @@ class Workspace(Realm):
         account: TurnAccount,
         orphans: Orphans,
         shared: Shared,
+        rules: OutboxRules | None = None,
     ) -> None:
         super().__init__(shared.most_opened, trio.CapacityLimiter(MOST_WAITING))
         self.turn = turn
@@ -69,6 +74,8 @@ class Workspace(Realm):
         self.unsettled = Unsettled(self.block)
         self._held: dict[Entry, None] = {}
         self._unfreed: dict[RegularFile, None] = {}
+        self.rules = rules
+        self.outbox: Outbox | None = None
         self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
         self.root.nodeid = nodeid
         self.root.open_descriptor = descriptor
@@ -81,7 +88,7 @@ class Workspace(Realm):
         """The entry of an inode that was found under a name."""
         entry = self.inodes.known(st.st_ino)
         if entry is None or isinstance(entry, Tombstone):
-            made = _KINDS.get(stat.S_IFMT(st.st_mode), Special)(self, st, parent, name)
+            made = self._made(st, parent, name)
             if entry is not None:  # it has one more name than was known, so it is there still
                 made.lookups = entry.lookups
                 entry.unused()
@@ -91,6 +98,24 @@ class Workspace(Realm):
         if entry.name != name or entry.parent is not parent:
             self._seen_as(entry, st, parent, name)
         return entry
+
+    def _made(self, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> Entry:
+        if name == OUTBOX and self.rules is not None and parent is self.root and stat.S_ISDIR(st.st_mode):
+            self.outbox = Outbox(self, st, parent, name, self.rules)
+            return self.outbox
+        return _KINDS.get(stat.S_IFMT(st.st_mode), Special)(self, st, parent, name)
+
+    def check_stays(self, directory: WorkspaceDirectory, name: bytes) -> None:
+        """Raise InUse for the one name that nobody may take away: the outbox's."""
+        if name == OUTBOX and self.rules is not None and directory is self.root:
+            raise InUse
+
+    def find_outbox(self) -> Outbox | None:
+        """The folder, where there is one. Raises OSError."""
+        if self.outbox is None and self.rules is not None:
+            with suppress(FileNotFoundError):
+                self.root.lookup(OUTBOX)
+        return self.outbox
 
     def _seen_as(self, entry: Entry, st: os.stat_result, parent: WorkspaceDirectory, name: bytes) -> None:
         if st.st_nlink == 1 or stat.S_ISDIR(st.st_mode):
@@ -260,7 +285,7 @@ class Workspace(Realm):
         self.ended = True
         self.unsettled.clear()
 
-    def attribute(self, name: bytes, entry: Entry | None = None) -> bytes:
+    def attribute(self, name: bytes, entry: Entry | None = None) -> bytes | Callable[[], bytes]:
         """A `user.fusefs.` attribute of an entry, or of the turn. Raises OSError ENODATA where there is none such."""
         if name == b"user.fusefs.turn":
             return self.turn.encode()
@@ -269,6 +294,8 @@ class Workspace(Realm):
             return json.dumps({account.kind: account.figures() for account in self.account.chain}).encode()
         if name == b"user.fusefs.charged" and isinstance(entry, RegularFile):
             return b"%d" % entry.charged
+        if name == b"user.fusefs.verdict" and isinstance(entry, RegularFile) and self.outbox is not None:
+            return self.outbox.attribute(entry)
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
     def holds(self, entry: Entry) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database, Migrations
 
-from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord, m001_turns
+from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
+from fusefs.journal_schema import m001_turns
 
 TURN = TurnRecord(
     id="t1",

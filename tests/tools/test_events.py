@@ -13,8 +13,9 @@ import trio
 
 from fusefs.event_schema import Event, Kind
 from tests.tools.conftest import Cli, FakeDaemon
+from tools import questions
 from tools.client import Client, ControlError, TrioClient
-from tools.event_stream import Cursor, NotAnEvent
+from tools.event_stream import NotAnEvent
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -121,7 +122,7 @@ def test_a_backlog_that_broke_off_is_asked_for_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", ["no json", '{"id": "x"}'])
 def test_what_is_no_event_is_said(data: str, tmp_path: Path) -> None:
     with pytest.raises(NotAnEvent):
-        list(Cursor(follow=False, since=0).read("data: " + data))
+        list(questions.events(follow=False, since=0).read("data: " + data))
     path = tmp_path / "s"
     with (
         breaking(path, HEAD + chunk(f"data: {data}\n\n") + chunk("")),

@@ -1,0 +1,137 @@
+"""The journal's tables: every step from an empty file to the schema in force, in order.
+
+Together they are the reference for the schema. A step that has been released is never changed: another one is added.
+"""
+
+from sqlite_utils import Database
+
+
+def m001_turns(db: Database) -> None:
+    """The table of turns: one row a turn, live and ended.
+
+    seq      the order in which turns began; begun_at may repeat, or go back with the host's clock.
+    id       the caller's own id. Ids may come again after their turn has ended, so an id is no key.
+    key      the folder's name below MNT/turns; never comes again.
+    *_at     Unix time in seconds; ended_at is NULL while the turn is live.
+
+    live_turn: of each id at most one turn is live. Without it two begins of one id could both succeed.
+    """
+    db.execute(
+        """
+        CREATE TABLE turns (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL,
+            key TEXT NOT NULL UNIQUE,
+            agent TEXT NOT NULL,
+            user TEXT NOT NULL,
+            org TEXT NOT NULL,
+            uid INTEGER NOT NULL,
+            gid INTEGER NOT NULL,
+            begun_at REAL NOT NULL,
+            deadline_at REAL NOT NULL,
+            ended_at REAL
+        ) STRICT
+        """
+    )
+    db.execute("CREATE UNIQUE INDEX live_turn ON turns (id) WHERE ended_at IS NULL")
+    db.execute("CREATE INDEX turns_by_id ON turns (id)")
+
+
+def m002_events(db: Database) -> None:
+    """The table of events, the newest of them (fusefs.event_records).
+
+    id        counts up by one; it is what a follower goes on from.
+    kind      as in the document, to select by.
+    document  the event as it is told (fusefs.event_schema), one line of JSON.
+    """
+    db.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, document TEXT NOT NULL) STRICT")
+
+
+def m003_calls(db: Database) -> None:
+    """The table of calls: one row a call, live and ended; and what a turn has besides.
+
+    seq         the order in which calls began.
+    id          the caller's own id. Of each id at most one call is live (live_call); ids may come again.
+    turn        the key of its turn.
+    pid         the process that the caller named; NULL where none was, and then `started` and `boot` are, too.
+    started     when that process started, in clock ticks since boot (proc_pid_stat(5)): with `boot`, the host's boot
+                id, it tells the process from a later one of the same pid.
+    known_by    how its other processes are known: namespace, cgroup or processes (fusefs.grips).
+    place       the cgroup that was made for it, an absolute path.
+    how         told, exited, limit or turn: what ended it; NULL while it is live, as ended_at is.
+    exit_status, signal   how its program ended, where the caller has told.
+    refused     the refusal that stopped it, as JSON; NULL where none did.
+    is_left     1 while some of its processes may be there, also after its end.
+
+    turns.how         asked, expired or lost: why it ended; NULL while it is live, and of turns before this step.
+    turns.turn_disk   the limit that an operator has set (bytes); NULL: the agent's own.
+    turns.emptying    1 from the decision to stop its calls and empty it until that is done.
+    """
+    db.execute(
+        """
+        CREATE TABLE calls (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL,
+            turn TEXT NOT NULL REFERENCES turns (key),
+            begun_at REAL NOT NULL,
+            pid INTEGER,
+            started INTEGER,
+            boot TEXT,
+            known_by TEXT,
+            place TEXT,
+            ended_at REAL,
+            how TEXT,
+            exit_status INTEGER,
+            signal INTEGER,
+            refused TEXT,
+            is_left INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    db.execute("CREATE UNIQUE INDEX live_call ON calls (id) WHERE ended_at IS NULL")
+    db.execute("CREATE INDEX calls_by_id ON calls (id)")
+    db.execute("CREATE INDEX calls_left ON calls (turn) WHERE is_left = 1")
+    db.execute("ALTER TABLE turns ADD COLUMN how TEXT")
+    db.execute("ALTER TABLE turns ADD COLUMN turn_disk INTEGER")
+    db.execute("ALTER TABLE turns ADD COLUMN emptying INTEGER NOT NULL DEFAULT 0")
+
+
+def m004_attachments(db: Database) -> None:
+    """The table of attachments: one row for each file that a call's end has kept of an outbox.
+
+    seq         the order in which they were kept; it is what a follower goes on from.
+    turn        the key of its turn.
+    call        the `seq` of its call, call_id the caller's own id of that.
+    name, media_type, size, sha256   the file as it is handed over; size in bytes, sha256 in hexadecimal.
+    warnings    what whoever shows it should know: a JSON list of texts.
+    path        where its bytes lie; NULL once they are gone, acknowledged or with their turn.
+    kept_at     Unix time in seconds.
+
+    calls.notes     what a call's end says of its outbox, as a JSON list; NULL where it says nothing.
+    calls.leaving   the names, in hexadecimal, and inodes that are still to be taken out of the outbox, as JSON; NULL
+                    where that is done.
+    """
+    db.execute(
+        """
+        CREATE TABLE attachments (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            turn TEXT NOT NULL REFERENCES turns (key),
+            call INTEGER NOT NULL REFERENCES calls (seq),
+            call_id TEXT NOT NULL,
+            name TEXT NOT NULL,
+            media_type TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            sha256 TEXT NOT NULL,
+            warnings TEXT NOT NULL,
+            path TEXT,
+            kept_at REAL NOT NULL
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX attachments_by_turn ON attachments (turn)")
+    db.execute("CREATE INDEX attachments_by_call ON attachments (call)")
+    db.execute("ALTER TABLE calls ADD COLUMN notes TEXT")
+    db.execute("ALTER TABLE calls ADD COLUMN leaving TEXT")
+
+
+SCHEMA = (m001_turns, m002_events, m003_calls, m004_attachments)

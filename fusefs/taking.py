@@ -1,0 +1,182 @@
+"""Taking an outbox at a call's end: what may leave is kept, everything is taken out, the rest is named.
+
+The end of the call is recorded between the two. So a daemon that is killed in between either starts again with all
+files still there, or goes on with taking out what the record says.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from fusefs import backing, notifications
+from fusefs.careful import on_behalf_of
+from fusefs.event_schema import Kind
+from fusefs.events import Events
+from fusefs.freezing import Found, Freezer, Frozen
+from fusefs.journal import AttachmentRecord, Journal, TurnRecord
+from fusefs.workspace import Outbox, Workspace
+from fusefs.workspace.file import RegularFile
+from policy.outbox import Held, Verdict, shown_name
+
+log = logging.getLogger(__name__)
+
+RELEASED_WITHIN_S = 2.0
+"""How long the end of a call waits for releases: the kernel sends them soon after the processes have ended."""
+OTHERS_RELEASE_WITHIN_S = 0.2
+"""The same where other calls of the turn may be writing, too."""
+_LOOKS_AGAIN_S = 0.005
+AT_ONCE = 100
+"""So many entries are taken out before others have their turn."""
+MOST_TOLD = 50
+"""So many verdicts of one call's end are events."""
+
+
+class Taken(NamedTuple):
+    """What came of an outbox: the files that were kept, what to say of all, and what is to be taken out."""
+
+    attachments: Sequence[AttachmentRecord] = ()
+    notes: Sequence[str] = ()
+    leaving: Sequence[Found] = ()
+    settled: Sequence[tuple[bytes, Verdict]] = ()
+
+    @property
+    def notes_record(self) -> str | None:
+        """What to say of it, for the journal."""
+        return json.dumps(self.notes) if self.notes else None
+
+    @property
+    def leaving_record(self) -> str | None:
+        """What is to be taken out, for the journal."""
+        return json.dumps([(name.hex(), inode) for name, inode in self.leaving]) if self.leaving else None
+
+
+def leaving_of(record: str) -> list[Found]:
+    """What the journal says is to be taken out."""
+    return [Found(bytes.fromhex(name), inode) for name, inode in json.loads(record)]
+
+
+class Taking:
+    """Takes outboxes. What was kept lies below `kept`, in a folder for each turn."""
+
+    def __init__(self, kept: Path, journal: Journal, events: Events) -> None:
+        self._kept = kept
+        self._journal = journal
+        self._events = events
+        self.news = trio.Event()
+
+    async def take(self, turn: TurnRecord, workspace: Workspace, call: str, *, is_alone: bool) -> Taken:
+        """Freeze what a call leaves: everything where it `is_alone`, else what no other call has open for writing."""
+        outbox = await on_behalf_of(workspace, workspace.find_outbox)
+        if outbox is None:
+            return Taken()
+        spared = await self._settled(outbox, is_alone=is_alone)
+        earlier = await trio.to_thread.run_sync(self._journal.attachments_of_turn, turn.key)
+        held = Held(len(earlier), sum(attachment.size for attachment in earlier))
+        folder = self._kept / turn.key / str(uuid.uuid4())
+        freezer = Freezer(folder, outbox.rules.types, turn.key, call, held)
+        directory = await on_behalf_of(workspace, lambda: os.dup(outbox.descriptor()))
+        try:
+            frozen = await trio.to_thread.run_sync(freezer.freeze, directory, spared, limiter=workspace.waits)
+        except OSError as error:
+            log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
+            return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
+        self._tell(turn, call, frozen)
+        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled)
+
+    async def _settled(self, outbox: Outbox, *, is_alone: bool) -> Collection[bytes]:
+        """Wait for releases that are on their way; answers the names that somebody else writes."""
+        until = time.monotonic() + (RELEASED_WITHIN_S if is_alone else OTHERS_RELEASE_WITHIN_S)
+        while (  # noqa: ASYNC110 - handles are released at every moment, and few are waited for
+            (written := _written(outbox)) or outbox.unsettled
+        ) and time.monotonic() < until:
+            await trio.sleep(_LOOKS_AGAIN_S)
+        return set() if is_alone else written
+
+    def _tell(self, turn: TurnRecord, call: str, frozen: Frozen) -> None:
+        untold = len(frozen.settled) - MOST_TOLD
+        for number, (name, verdict) in enumerate(frozen.settled[:MOST_TOLD], 1):
+            self._events.tell(
+                Kind.VERDICT,
+                **turn.names,
+                call=call,
+                name=shown_name(name),
+                verdict=verdict.verdict,
+                reason=verdict.reason,
+                untold=untold if number == MOST_TOLD and untold else None,
+            )
+
+    def tell_news(self) -> None:
+        """More attachments are recorded."""
+        self.news.set()
+        self.news = trio.Event()
+
+    async def take_out(
+        self, workspace: Workspace, leaving: Iterable[Found], settled: Iterable[tuple[bytes, Verdict]] = ()
+    ) -> None:
+        """Take entries out of an outbox, and have the kernel forget their names; `settled` says what became of each."""
+        outbox = await on_behalf_of(workspace, workspace.find_outbox)
+        if outbox is None:
+            return
+        gone = []
+        for number, found in enumerate(leaving):
+            if workspace.ended:
+                return
+            if await on_behalf_of(workspace, partial(_remove, outbox, found)):
+                gone.append(found.name)
+            if number % AT_ONCE == AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+        outbox.remember(settled)
+        await trio.to_thread.run_sync(notifications.forget_entries, outbox.nodeid, gone)
+        await trio.to_thread.run_sync(notifications.forget_inodes, [outbox.nodeid])
+
+    async def drop(self, attachments: Iterable[AttachmentRecord]) -> None:
+        """Delete the bytes of attachments: they were acknowledged."""
+        await trio.to_thread.run_sync(self._drop, list(attachments))
+
+    def _drop(self, attachments: list[AttachmentRecord]) -> None:
+        self._journal.bytes_gone(attachments)
+        for attachment in attachments:
+            if attachment.path is not None:
+                Path(attachment.path).unlink(missing_ok=True)
+
+    async def turn_over(self, key: str) -> None:
+        """A turn has ended: what it handed over is deleted."""
+        await trio.to_thread.run_sync(partial(shutil.rmtree, self._kept / key, ignore_errors=True))
+
+    def sweep(self, live: Collection[str]) -> None:
+        """Delete what an earlier worker has left unrecorded, and what turns have left that live no more."""
+        recorded = {str(Path(path).parent) for path in self._journal.kept_paths()}
+        for turn in self._kept.iterdir() if self._kept.is_dir() else ():
+            if turn.name not in live:
+                shutil.rmtree(turn, ignore_errors=True)
+                continue
+            for folder in turn.iterdir():
+                if str(folder) not in recorded:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _written(outbox: Outbox) -> set[bytes]:
+    nodes = (node for node in outbox.realm.inodes if isinstance(node, RegularFile) and node.parent is outbox)
+    return {node.name for node in nodes if node.writers and outbox.holds(node)}
+
+
+def _remove(outbox: Outbox, found: Found) -> bool:
+    """Whether an entry is gone; it stays where another one has come to its name, or where the disk fails."""
+    try:
+        st = backing.stat_if_there(outbox.descriptor(), found.name)
+        if st is None or st.st_ino != found.inode:
+            return st is None
+        outbox.unlink(found.name)
+    except OSError as error:
+        log.warning("turn %s: %s stays in the outbox: %s", outbox.realm.turn, shown_name(found.name), error)
+        return False
+    return True
