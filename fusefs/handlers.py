@@ -10,7 +10,7 @@ A handler that raised anything but FUSEError would end pyfuse3's loop, and with 
 import errno
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -155,15 +155,3 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Callable[[Call
         return run
 
     return decorate
-
-
-def until_it_fails(entries: Iterator[Answer]) -> Iterator[Answer]:
-    """What a listing gives before it fails; the kernel asks on from there, and is told then."""
-    some = False
-    try:
-        for entry in entries:
-            yield entry
-            some = True
-    except OSError:
-        if not some:
-            raise

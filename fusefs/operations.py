@@ -16,7 +16,7 @@ from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, St
 from fusefs.answers import change, entry, missing
 from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
-from fusefs.handlers import changing, file_handler, handler, listing_handler, until_it_fails, waiting_handler
+from fusefs.handlers import changing, file_handler, handler, listing_handler, waiting_handler
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
@@ -250,13 +250,18 @@ class Operations(pyfuse3.Operations):
 
     @listing_handler
     def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
-        for listed in until_it_fails(self.listings.live(fh).entries(start)):
-            node = listed.node
-            if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
-                self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
-                return
-            if listed.name not in (b".", b".."):  # the kernel counts no lookup of these
-                node.lookups += 1
+        some = False
+        try:
+            for cookie, name, node, st in self.listings.live(fh).entries(start):
+                if not pyfuse3.readdir_reply(token, name, entry(node, st), cookie):
+                    self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
+                    return
+                some = True
+                if name != b"." and name != b"..":  # the kernel counts no lookup of these
+                    node.lookups += 1
+        except OSError:
+            if not some:  # else the kernel asks on from there, and is told then
+                raise
 
     @listing_handler
     def releasedir(self, fh: int) -> None:

@@ -1,10 +1,11 @@
 """Waiting for the kernel's next request: polling briefly before parking, and letting other tasks have their turn.
 
-In a virtual machine most of a round trip is the waking of a sleeping process. So while requests come quickly, the
-device is polled for a short time before the task parks; when polling has not paid, it parks at once. pyfuse3 waits
-through its module's name `trio`, which `stand_in` replaces as pyfuse3.asyncio does.
+In a virtual machine most of a round trip is the waking of a sleeping process. So while requests follow each other
+closely, the device is polled before the task parks; what is close is learnt from the pauses that there were. pyfuse3
+waits through its module's name `trio`, which `stand_in` replaces as pyfuse3.asyncio does.
 """
 
+import os
 import select
 import time
 import types
@@ -13,17 +14,24 @@ from collections.abc import Awaitable, Callable
 import trio
 
 POLL_NS = 100_000
-"""How long the device is polled before the task parks: about what a wake-up costs."""
+"""How long the device is polled at most before the task parks: about what a wake-up costs."""
+LONGEST_PAUSE_NS = 4 * POLL_NS
+"""A pause counts as no longer than this, so that a few short ones make up for a long one."""
 TURN_NS = 2_000_000
 """How long requests are served before the other tasks get a turn."""
-MOST_CREDIT = 8
+BUSY_TURN_NS = 300_000
+"""The same while they have more to do than to look whether there is something to do."""
+IDLE_ROUND_NS = 60_000
+"""A round of trio's loop that took longer has done something."""
 
 
 class DeviceWaiter:
     """Waits until a device has a request.
 
-    Polling is paid for with credit: a wait that was short earns some, a poll in vain costs more. A quiet device
-    leaves none, and costs nothing. `after_pause` is called when the task that waits was woken.
+    It polls while the usual pause between a reply and the next request (a moving average of the last eight or so) is
+    shorter than a poll. A poll in vain is a long pause, so a quiet device is not polled, and costs nothing. Between two
+    looks at the device the processor is offered to others, a client on the same one first of all. `after_pause` is
+    called when the task that waits was woken.
     """
 
     def __init__(
@@ -34,7 +42,7 @@ class DeviceWaiter:
         self._after_pause = after_pause
         self._calls = 0
         self._poller = select.poll()
-        self._credit = 0
+        self._pause = LONGEST_PAUSE_NS
         self._turn_ends = 0
         self._closed = False
 
@@ -45,6 +53,7 @@ class DeviceWaiter:
         notice, and nobody ever answers it.
         """
         self._closed = True
+        self._turn_ends = 0  # the next wait looks whether it is closed
 
     async def wait(self, descriptor: int) -> None:
         """Return when `descriptor` is readable. Raises ClosedResourceError once closed: pyfuse3 ends then.
@@ -53,27 +62,43 @@ class DeviceWaiter:
         the answers of all requests whose handlers have returned: between these two nothing awaits.
         """
         self._before_each()
-        if self._before_first is not None:
-            self._calls += 1
-            if self._calls == 1:
-                return
-            self._before_first()
-            self._before_first = None
-            self._poller.register(descriptor, select.POLLIN)
         now = time.perf_counter_ns()
-        if now > self._turn_ends:
-            await trio.lowlevel.checkpoint()
-            now = time.perf_counter_ns()
-            self._turn_ends = now + TURN_NS
-        self._check_open()
-        if self._credit > 0 and self._poll_until(now + POLL_NS):
+        if now < self._turn_ends:
+            if self._poller.poll(0):
+                self._pause -= self._pause >> 3
+                return
+        elif self._before_first is not None and self._is_first(descriptor):
             return
-        await trio.lowlevel.wait_readable(descriptor)
+        else:
+            await self._let_others_go_on()
+            now = time.perf_counter_ns()
         self._check_open()
-        self._after_pause()
+        if self._pause >= POLL_NS or not self._poll_until(now + POLL_NS):
+            await trio.lowlevel.wait_readable(descriptor)
+            self._check_open()
+            self._after_pause()
         woken = time.perf_counter_ns()
-        self._turn_ends = woken + TURN_NS
-        self._credit = min(MOST_CREDIT, self._credit + 1) if woken - now < 2 * POLL_NS else self._credit
+        if woken - now > POLL_NS:
+            self._turn_ends = woken + TURN_NS
+        self._pause += (min(woken - now, LONGEST_PAUSE_NS) - self._pause) >> 3
+
+    def _is_first(self, descriptor: int) -> bool:
+        """Whether this is the first call; at the second the device takes its place."""
+        self._calls += 1
+        if self._calls == 1:
+            return True
+        assert self._before_first is not None
+        self._before_first()
+        self._before_first = None
+        self._poller.register(descriptor, select.POLLIN)
+        return False
+
+    async def _let_others_go_on(self) -> None:
+        """Have the other tasks go on; while they have much to do, their next turn comes soon."""
+        begun = time.perf_counter_ns()
+        await trio.lowlevel.checkpoint()
+        now = time.perf_counter_ns()
+        self._turn_ends = now + (TURN_NS if now - begun < IDLE_ROUND_NS else BUSY_TURN_NS)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -83,9 +108,8 @@ class DeviceWaiter:
         poll = self._poller.poll
         while not poll(0):
             if time.perf_counter_ns() > deadline:
-                self._credit -= 2
                 return False
-        self._credit = min(MOST_CREDIT, self._credit + 1)
+            os.sched_yield()
         return True
 
 

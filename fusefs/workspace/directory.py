@@ -249,7 +249,9 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, -1)
             raise
-        return self.realm.adopt(st, self, name), st
+        entry = self.realm.adopt(st, self, name)
+        entry.bare = self.realm.makes_bare or None
+        return entry, st
 
     def _made(self, here: int, name: bytes, mode: int, caller: Caller, make: Callable[[int], None]) -> os.stat_result:
         make(here)

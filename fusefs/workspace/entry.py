@@ -28,9 +28,10 @@ class Entry(WritableNode):
     """An inode of a workspace.
 
     `held` is the descriptor that keeps it once its name is gone, or -1; `mark` is what tells the next worker so.
+    `bare` tells whether it has no extended attributes; None while that is not known.
     """
 
-    __slots__ = ("held", "mark", "name", "parent")
+    __slots__ = ("bare", "held", "mark", "name", "parent")
     realm: "Workspace"
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
@@ -39,6 +40,7 @@ class Entry(WritableNode):
         self.lookups = 0
         self.held = -1
         self.mark = 0
+        self.bare: bool | None = None
         self.parent = parent
         self.name = name
         parent.children += 1
@@ -110,7 +112,7 @@ class Entry(WritableNode):
 
     def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
         directory, name, follow = self.place()
-        before = self.attributes()
+        before = self.attributes()  # which also tells whether the name still leads here
         if change.uid is not None or change.gid is not None:
             # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
             uid = -1 if change.uid is None else change.uid
@@ -128,12 +130,19 @@ class Entry(WritableNode):
         if name.startswith(RESERVED):
             return self.realm.attribute(name, self)
         self._check_namespace(name)
+        if self.bare is None:
+            self.list_xattrs()
+        if self.bare:
+            raise OSError(errno.ENODATA, "no attributes")
         path, follow = self.path()
         return disk.getxattr(path, name, follow_symlinks=follow)
 
     def list_xattrs(self) -> list[bytes]:
+        if self.bare:
+            return []
         path, follow = self.path()
-        names = map(os.fsencode, disk.listxattr(path, follow_symlinks=follow))
+        names = [os.fsencode(name) for name in disk.listxattr(path, follow_symlinks=follow)]
+        self.bare = not names  # the kernel asks again and again, before each first write to a file
         return [name for name in names if not name.startswith(RESERVED)]
 
     def set_xattr(self, name: bytes, value: bytes) -> None:
@@ -143,12 +152,14 @@ class Entry(WritableNode):
         others = [other for other in disk.listxattr(path, follow_symlinks=follow) if os.fsencode(other) != name]
         held = sum(len(os.fsencode(o)) + len(disk.getxattr(path, o, follow_symlinks=follow)) for o in others)
         check_room(held, name, value)
+        self.bare = False
         disk.setxattr(path, name, value, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
         check_settable(name)
         self._check_namespace(name)
         path, follow = self.path()
+        self.bare = None
         disk.removexattr(path, name, follow_symlinks=follow)
 
     @staticmethod

@@ -91,12 +91,12 @@ class RegularFile(Entry, WritableFile):
                 self.pieces = self.fresh = 0
                 self._expect(0)
 
-    def look(self, descriptor: int, grown: int) -> os.stat_result:
-        """Charge what it has allocated, after a change by which it has grown by `grown` bytes at most."""
+    def look(self, descriptor: int, offset: int = 0, length: int = 0) -> os.stat_result:
+        """Charge what it has allocated, after a write of so much there."""
         try:
             st = disk.fstat(descriptor)
         except OSError:
-            self.charge_untold(grown)
+            self.charge_untold(worst_case(offset, length, self.realm.block))
             raise
         self.settle(st)
         return st
@@ -148,7 +148,7 @@ class RegularFile(Entry, WritableFile):
         try:
             disk.ftruncate(descriptor, size)
         finally:
-            st = self.look(descriptor, 0)
+            st = self.look(descriptor)
         drop_set_id(descriptor, st, caller)
 
     def bound_bytes(self) -> int:
@@ -203,6 +203,11 @@ class RegularFile(Entry, WritableFile):
             self.charge_untold(grown)
             raise
         self.settle(st)
+
+    def hold(self) -> None:
+        if self.held < 0 and self.charged and not self.opens:  # then its content goes with its name
+            self.held_by(backing.hold_to_discard(self.parent.descriptor(), self.name))
+        super().hold()
 
     def needed(self) -> bool:
         # An orphan is open also where a new worker has not come to its handles yet.

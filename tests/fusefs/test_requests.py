@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from fusefs.requests import MOST_CREDIT, TURN_NS, DeviceWaiter, Seat, stand_in
+from fusefs.requests import BUSY_TURN_NS, TURN_NS, DeviceWaiter, Seat, stand_in
 
 
 @pytest.fixture
@@ -99,17 +99,49 @@ def test_other_tasks_get_their_turn_while_requests_never_cease(pipe: tuple[int, 
     assert TURN_NS / 2 < longest < 25 * TURN_NS  # generous: another process may have had the processor
 
 
+def test_tasks_that_are_busy_have_more_turns(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+
+    async def turns_in(seconds: float, work_s: float) -> int:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+                until = time.perf_counter() + work_s
+                while time.perf_counter() < until:
+                    pass
+
+        waiter = await started(reading)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            until = time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                await waiter.wait(reading)
+            nursery.cancel_scope.cancel()
+        return turns
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        fewest = 0.4e9 / (BUSY_TURN_NS + 200_000) / 8  # generous: other processes have the processor, too
+        assert await turns_in(0.4, 0.0002) > fewest > 0.4e9 / TURN_NS / 8
+
+    trio.run(main)
+
+
 def test_a_quiet_device_costs_nothing(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
 
     async def main() -> None:
         os.write(writing, b"x")
         waiter = await started(reading)
-        for _ in range(3 * MOST_CREDIT):  # as much credit as may be had
+        for _ in range(100):  # no pauses at all, so polling looks as good as it may
             await waiter.wait(reading)
         os.read(reading, 1)
         before = time.process_time()
-        for _ in range(MOST_CREDIT):  # each wait in vain polls once more at most
+        for _ in range(8):  # each wait in vain polls once more at most
             with trio.move_on_after(0.02):
                 await waiter.wait(reading)
         assert time.process_time() - before < 0.08

@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -24,6 +25,8 @@ from tools.bench.single import operations
 from tools.bench.workloads import clear, workloads
 
 PARTS = ("workloads", "single", "crowd", "requests")
+PAUSE_S = 1.1
+"""Before each workload: people do not start the next program at once, and libfuse's default is to know for 1 s."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -95,6 +98,7 @@ def _measure_workloads(base: Path, material: Material, rounds: int) -> dict[str,
             for work in works:
                 if work.name in left_out:
                     continue
+                time.sleep(PAUSE_S if material.size is FULL else 0)
                 for side in _in_turn(sides, number):
                     runs.add(work.name, side.name, spent(side, partial(work.run, side.place)))
             for side in sides:
