@@ -15,14 +15,16 @@ import trio
 
 POLL_NS = 100_000
 """How long the device is polled at most before the task parks: about what a wake-up costs."""
+TAKEN_NS = 10_000
+"""Whoever offers the processor to others, and is that long without it, had better park: they need it."""
 LONGEST_PAUSE_NS = 4 * POLL_NS
 """A pause counts as no longer than this, so that a few short ones make up for a long one."""
 TURN_NS = 2_000_000
 """How long requests are served before the other tasks get a turn."""
-BUSY_TURN_NS = 300_000
+BUSY_TURN_NS = 200_000
 """The same while they have more to do than to look whether there is something to do."""
 IDLE_ROUND_NS = 60_000
-"""A round of trio's loop that took longer has done something."""
+"""A round of trio's loop for which the processor worked longer has done something."""
 
 
 class DeviceWaiter:
@@ -30,8 +32,8 @@ class DeviceWaiter:
 
     It polls while the usual pause between a reply and the next request (a moving average of the last eight or so) is
     shorter than a poll. A poll in vain is a long pause, so a quiet device is not polled, and costs nothing. Between two
-    looks at the device the processor is offered to others, a client on the same one first of all. `after_pause` is
-    called when the task that waits was woken.
+    looks at the device the processor is offered to others; where they take it, it is not polled either. `after_pause`
+    is called when the task that waits was woken.
     """
 
     def __init__(
@@ -95,21 +97,28 @@ class DeviceWaiter:
 
     async def _let_others_go_on(self) -> None:
         """Have the other tasks go on; while they have much to do, their next turn comes soon."""
-        begun = time.perf_counter_ns()
+        begun = time.thread_time_ns()
         await trio.lowlevel.checkpoint()
-        now = time.perf_counter_ns()
-        self._turn_ends = now + (TURN_NS if now - begun < IDLE_ROUND_NS else BUSY_TURN_NS)
+        is_idle = time.thread_time_ns() - begun < IDLE_ROUND_NS
+        self._turn_ends = time.perf_counter_ns() + (TURN_NS if is_idle else BUSY_TURN_NS)
 
     def _check_open(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError
 
     def _poll_until(self, deadline: int) -> bool:
+        """Whether the device became readable while it was worth polling."""
         poll = self._poller.poll
+        looked = time.perf_counter_ns()
         while not poll(0):
-            if time.perf_counter_ns() > deadline:
-                return False
             os.sched_yield()
+            now = time.perf_counter_ns()
+            if now > deadline:
+                return False
+            if now - looked > TAKEN_NS:
+                self._pause = LONGEST_PAUSE_NS
+                return bool(poll(0))
+            looked = now
         return True
 
 
