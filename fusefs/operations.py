@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyfuse3
 import trio
@@ -20,11 +21,13 @@ from fusefs.handlers import changing, file_handler, handler, listing_handler, wa
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Listing, Node, WritableHandle
+from fusefs.nodes import Attributes, Handle, Listing, Node, Realm, WritableHandle
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
@@ -48,6 +51,18 @@ class Operations(pyfuse3.Operations):
         self.in_hand = in_hand
         self.careful = careful
         self._space = space
+        self._in_threads = 0
+
+    def awaits_threads(self) -> bool:
+        """Whether somebody is answered only when a thread, which waits for a disk, has come back."""
+        return self._in_threads > 0 or bool(self.careful)
+
+    async def _in_thread(self, realm: Realm, call: Callable[[], Answer]) -> Answer:
+        self._in_threads += 1
+        try:
+            return await trio.to_thread.run_sync(call, limiter=realm.waits)
+        finally:
+            self._in_threads -= 1
 
     def resume(self) -> None:
         """Take over what the kernel has open from an earlier worker, as far as its inodes are at hand."""
@@ -214,7 +229,7 @@ class Operations(pyfuse3.Operations):
                 return handle.read(offset, size)
             except BlockingIOError:
                 pass
-        return await trio.to_thread.run_sync(handle.read_waiting(offset, size), limiter=realm.waits)
+        return await self._in_thread(realm, handle.read_waiting(offset, size))
 
     @file_handler
     def write(self, fh: int, offset: int, data: bytes) -> int:
@@ -241,7 +256,7 @@ class Operations(pyfuse3.Operations):
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self.files.live(fh)
         if isinstance(handle, WritableHandle):
-            await trio.to_thread.run_sync(handle.sync(datasync), limiter=handle.realm.waits)
+            await self._in_thread(handle.realm, handle.sync(datasync))
             await on_behalf_of(handle.realm, handle.synced)
 
     @handler
@@ -270,7 +285,7 @@ class Operations(pyfuse3.Operations):
     @waiting_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
         listing = self.listings.live(fh)
-        await trio.to_thread.run_sync(listing.sync(), limiter=listing.realm.waits)
+        await self._in_thread(listing.realm, listing.sync())
 
     @waiting_handler
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
@@ -285,7 +300,7 @@ class Operations(pyfuse3.Operations):
         found = await self._getxattr(nodeid, name)
         if isinstance(found, bytes):
             return found
-        return await trio.to_thread.run_sync(found, limiter=self.inodes.live(nodeid).realm.waits)
+        return await self._in_thread(self.inodes.live(nodeid).realm, found)
 
     @handler
     def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:

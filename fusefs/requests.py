@@ -32,16 +32,21 @@ class DeviceWaiter:
 
     It polls while the usual pause between a reply and the next request (a moving average of the last eight or so) is
     shorter than a poll. A poll in vain is a long pause, so a quiet device is not polled, and costs nothing. Between two
-    looks at the device the processor is offered to others; where they take it, it is not polled either. `after_pause`
-    is called when the task that waits was woken.
+    looks at the device the processor is offered to others; where they take it, it is not polled either. Nor is it
+    while `awaits_threads`: only trio hears of those. `after_pause` is called when the task that waits was woken.
     """
 
     def __init__(
-        self, before_first: Callable[[], None], before_each: Callable[[], None], after_pause: Callable[[], None]
+        self,
+        before_first: Callable[[], None],
+        before_each: Callable[[], None],
+        after_pause: Callable[[], None],
+        awaits_threads: Callable[[], bool],
     ) -> None:
         self._before_first: Callable[[], None] | None = before_first
         self._before_each = before_each
         self._after_pause = after_pause
+        self._awaits_threads = awaits_threads
         self._calls = 0
         self._poller = select.poll()
         self._pause = LONGEST_PAUSE_NS
@@ -75,7 +80,7 @@ class DeviceWaiter:
             await self._let_others_go_on()
             now = time.perf_counter_ns()
         self._check_open()
-        if self._pause >= POLL_NS or not self._poll_until(now + POLL_NS):
+        if self._pause >= POLL_NS or self._awaits_threads() or not self._poll_until(now + POLL_NS):
             await trio.lowlevel.wait_readable(descriptor)
             self._check_open()
             self._after_pause()
@@ -126,21 +131,26 @@ class Seat:
     """The lock under which one task at a time waits for the device.
 
     Unlike trio.Lock it is not fair, and taking it is no checkpoint: the task that has served a request reads the
-    next one itself, and another takes over only when it has to wait for something else.
+    next one itself, and another, which is called each time, takes over only when it has to wait for something else.
     """
 
     def __init__(self) -> None:
         self._taken = False
+        self._called = False
         self._queue = trio.lowlevel.ParkingLot()
 
     async def __aenter__(self) -> None:
         while self._taken:
-            await self._queue.park()
+            try:
+                await self._queue.park()
+            finally:
+                self._called = False
         self._taken = True
 
     async def __aexit__(self, *_: object) -> None:
         self._taken = False
-        if self._queue:
+        if self._queue and not self._called:
+            self._called = True
             self._queue.unpark()
 
 

@@ -78,9 +78,8 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         self.realm.descriptors.close(self)
         super().close()
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
-        super().change(change, caller, handle)
-        st = self.attributes()
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
+        st = super().change(change, caller, handle)
         self.group = _inherited_group(st)
         return st
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, WritableNode
+from fusefs.nodes import Caller, Change, Handle, Symlink, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
@@ -110,19 +110,20 @@ class Entry(WritableNode):
         """Whether something here needs it, although the kernel has forgotten it."""
         return False
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
+        _, mode, uid, gid, atime, mtime = change
         directory, name, follow = self.place()
-        before = self.attributes()  # which also tells whether the name still leads here
-        if change.uid is not None or change.gid is not None:
+        if uid is not None or gid is not None:
             # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
-            uid = -1 if change.uid is None else change.uid
-            gid = -1 if change.gid is None else change.gid
-            disk.chown(name, uid, gid, dir_fd=directory, follow_symlinks=follow)
-        if change.mode is not None and not stat.S_ISLNK(before.st_mode):
-            disk.chmod(name, stat.S_IMODE(change.mode), dir_fd=directory)
-        if change.atime_ns is not None or change.mtime_ns is not None:
-            atime = before.st_atime_ns if change.atime_ns is None else change.atime_ns
-            mtime = before.st_mtime_ns if change.mtime_ns is None else change.mtime_ns
+            owner, group = -1 if uid is None else uid, -1 if gid is None else gid
+            disk.chown(name, owner, group, dir_fd=directory, follow_symlinks=follow)
+        if mode is not None and not stat.S_ISLNK(self.attributes().st_mode):  # chmod(2) would follow it
+            disk.chmod(name, stat.S_IMODE(mode), dir_fd=directory)
+        if atime is not None or mtime is not None:
+            if atime is None or mtime is None:
+                before = self.attributes()
+                atime = before.st_atime_ns if atime is None else atime
+                mtime = before.st_mtime_ns if mtime is None else mtime
             disk.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
         return self.attributes()
 

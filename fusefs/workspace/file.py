@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile
+from fusefs.nodes import Caller, Change, Handle, WritableFile
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.opened import ReadHandle, WriteHandle, drop_set_id
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # O_APPEND would make pwrite(2) ignore the offset; the kernel has already given the right one. O_TRUNC and O_CREAT
 # change what is charged, so they are done by hand. O_DIRECT asks for aligned buffers; O_SYNC comes as FSYNC.
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_NOTHING_ELSE = (None,) * 5
 
 
 class Life(Enum):
@@ -163,7 +164,7 @@ class RegularFile(Entry, WritableFile):
         bound = self.bound_bytes()
         return account.note(LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound)))
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
         if change.size is not None:
             if isinstance(handle, WriteHandle):
                 self.truncate(handle.descriptor, change.size, caller)
@@ -173,7 +174,7 @@ class RegularFile(Entry, WritableFile):
                     self.truncate(descriptor, change.size, caller)
                 finally:
                     disk.close(descriptor)
-        if change[1:] == (None,) * 5:
+        if change[1:] == _NOTHING_ELSE:
             return self.attributes()
         return super().change(change, caller, handle)
 

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -24,7 +25,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def started(descriptor: int) -> DeviceWaiter:
     """A waiter that has its first two calls behind it; the device is readable for the second."""
-    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None)
+    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None, lambda: False)
     await waiter.wait(descriptor)
     await waiter.wait(descriptor)
     return waiter
@@ -35,7 +36,7 @@ def test_the_device_is_put_in_place_at_the_second_call(pipe: tuple[int, int]) ->
     calls: list[str] = []
 
     async def main() -> None:
-        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: None)
+        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: None, lambda: False)
         await waiter.wait(reading)  # nothing is there, and it does not wait
         assert calls == []
         os.write(writing, b"x")
@@ -129,6 +130,58 @@ def test_tasks_that_are_busy_have_more_turns(pipe: tuple[int, int]) -> None:
         assert await turns_in(0.4, 0.0002) > fewest > 0.4e9 / TURN_NS / 8
 
     trio.run(main)
+
+
+def test_nothing_is_polled_while_a_thread_is_awaited(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only trio hears of threads, and whoever waits for one sends no request."""
+    reading, writing = pipe
+    polled: list[bool] = []
+
+    async def polls(waiter: DeviceWaiter) -> int:
+        def poll(deadline: int) -> bool:
+            polled.append(True)
+            return False
+
+        await waiter.wait(reading)
+        os.write(writing, b"x")
+        for _ in range(100):  # no pauses at all, so polling looks as good as it may
+            await waiter.wait(reading)
+        polled.clear()
+        monkeypatch.setattr(waiter, "_poll_until", poll)
+        os.read(reading, 1)
+        with trio.move_on_after(0.02):
+            await waiter.wait(reading)
+        return len(polled)
+
+    async def main() -> None:
+        for awaited, polls_expected in ((False, 1), (True, 0)):
+            waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None, partial(bool, awaited))
+            assert await polls(waiter) == polls_expected
+
+    trio.run(main)
+
+
+def test_who_leaves_a_seat_again_and_again_calls_one_other() -> None:
+    seat, woken = Seat(), 0
+
+    async def first() -> None:
+        async with seat:
+            await trio.testing.wait_all_tasks_blocked()
+        for _ in range(5):
+            async with seat:
+                pass
+        async with seat:
+            await trio.testing.wait_all_tasks_blocked()
+        assert woken == 0
+
+    async def other() -> None:
+        nonlocal woken
+        await trio.lowlevel.checkpoint()
+        async with seat:
+            woken += 1
+
+    run_side_by_side(first, other, other, other)
+    assert woken == 3
 
 
 def test_a_quiet_device_costs_nothing(pipe: tuple[int, int]) -> None:
