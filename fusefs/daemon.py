@@ -60,6 +60,8 @@ CONCURRENT_REQUESTS = 4096
 
 Each takes a task while it waits, and the memory that its own request fills.
 """
+IDLE_TASKS = 8
+"""Tasks that wait for a request, once there were so many: to end one and start it again costs more than an fsync."""
 CONTROL_DRAIN_S = 2.0
 """How long a worker that makes way goes on, for what it has read from the control socket."""
 DRAIN_S = 1.0
@@ -178,7 +180,7 @@ async def _serve(
         if kernel.resends:  # else nothing is gained by another worker, but what programs have open is lost
             watch.start()
         ready(info())
-        await pyfuse3.main(1, CONCURRENT_REQUESTS)
+        await pyfuse3.main(IDLE_TASKS, CONCURRENT_REQUESTS)
         nursery.cancel_scope.cancel()
     if ending.replaced:
         raise Replaced
@@ -234,7 +236,7 @@ def _hand_over(inherited: Inherited, operations: Operations, table: Table, watch
         if inherited.resumed and inherited.kernel.resends:
             session.ask_again(device)
 
-    waiter = requests.DeviceWaiter(adopt, table.told, watch.rouse)
+    waiter = requests.DeviceWaiter(adopt, table.told, watch.rouse, operations.awaits_threads)
     vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait)
     pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
     return waiter

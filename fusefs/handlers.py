@@ -10,9 +10,9 @@ A handler that raised anything but FUSEError would end pyfuse3's loop, and with 
 import errno
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pyfuse3 import FUSEError
 
@@ -26,8 +26,8 @@ from policy.refusals import Refusal
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-Arguments = ParamSpec("Arguments")
-Decorator: TypeAlias = Callable[[Callable[Arguments, Answer]], Callable[Arguments, Coroutine[Any, Any, Answer]]]
+Handler: TypeAlias = Callable[..., Coroutine[Any, Any, Answer]]
+"""pyfuse3 calls it with positional arguments only."""
 
 
 def _refuse(error: BaseException, handler: str) -> FUSEError:
@@ -68,15 +68,15 @@ async def _careful(find: Find, arguments: Sequence[Any]) -> Careful | None:
     return None if realm is None else realm.careful
 
 
-def _handler(find: Find, method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def _handler(find: Find, method: Callable[..., Answer]) -> Handler[Answer]:
     @functools.wraps(method)
-    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        operations: Any = arguments[0]
+    async def run(*arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
+        operations = arguments[0]
         while True:
             try:
                 if operations.careful and (careful := await _careful(find, arguments)):
-                    return await careful.run(partial(method, *arguments, **named))
-                return method(*arguments, **named)
+                    return await careful.run(partial(method, *arguments))
+                return method(*arguments)
             except StillCounting as still:
                 counted = still.counted
             except Exception as error:
@@ -86,31 +86,31 @@ def _handler(find: Find, method: Callable[Arguments, Answer]) -> Callable[Argume
     return run
 
 
-def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def handler(method: Callable[..., Answer]) -> Handler[Answer]:
     """Make a pyfuse3 handler of a method that is about an inode and awaits nothing."""
     return _handler(_of_inode, method)
 
 
-def file_handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def file_handler(method: Callable[..., Answer]) -> Handler[Answer]:
     """The same of one that is about an open file."""
     return _handler(_of_file, method)
 
 
-def listing_handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def listing_handler(method: Callable[..., Answer]) -> Handler[Answer]:
     """The same of one that is about an open directory."""
     return _handler(_of_listing, method)
 
 
 def waiting_handler(
-    method: Callable[Arguments, Awaitable[Answer]],
-) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    method: Callable[..., Awaitable[Answer]],
+) -> Handler[Answer]:
     """Make a pyfuse3 handler of a method that may wait for the disk."""
 
     @functools.wraps(method)
-    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+    async def run(*arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
         while True:
             try:
-                return await method(*arguments, **named)
+                return await method(*arguments)
             except StillCounting as still:
                 counted = still.counted
             except FUSEError:  # of a handler that it has called
@@ -122,25 +122,23 @@ def waiting_handler(
     return run
 
 
-def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Arguments, Answer]:
+def changing(identified_by: int, again: Callable[..., Answer]) -> Callable[[Callable[..., Answer]], Handler[Answer]]:
     """Make a pyfuse3 handler of a method that makes, moves or removes a name: a change that cannot be made twice.
 
     The request is known again by its first so many arguments; `again` answers one that was applied already.
     """
 
-    def decorate(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    def decorate(method: Callable[..., Answer]) -> Handler[Answer]:
         def change(operation: Operation, left: Operation | None, arguments: Sequence[Any]) -> Answer:
             operations = arguments[0]
             if left is not None and was_applied(operations.inodes, left):
                 return again(*arguments)
             operations.in_hand.take(operation)
-            return make(*arguments)
-
-        make: Callable[..., Answer] = method
+            return method(*arguments)
 
         @functools.wraps(method)
-        async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-            operations: Any = arguments[0]
+        async def run(*arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
+            operations = arguments[0]
             operation = (method.__name__, *arguments[1 : identified_by + 1])
             while True:
                 try:
@@ -157,15 +155,3 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
         return run
 
     return decorate
-
-
-def until_it_fails(entries: Iterator[Answer]) -> Iterator[Answer]:
-    """What a listing gives before it fails; the kernel asks on from there, and is told then."""
-    some = False
-    try:
-        for entry in entries:
-            yield entry
-            some = True
-    except OSError:
-        if not some:
-            raise

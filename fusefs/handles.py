@@ -134,7 +134,8 @@ class Handles(Generic[Opened]):
         if number >= OWN_NUMBERS:
             return
         self._table.remove(number)
-        self._left.pop(number, None)
+        if self._left:
+            self._left.pop(number, None)
         opened = self._opened.pop(number, None)
         if opened is not None:
             opened.realm.opened -= 1

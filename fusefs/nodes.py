@@ -4,7 +4,7 @@
 turns a changing request for any other node into EROFS, so read-only surfaces need no check of their own.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     import trio
 
     from fusefs.careful import Careful
+
+
+class Capability(ABCMeta):
+    """What the classes below are of: abstract ones, of which isinstance asks by inheritance alone.
+
+    Every request asks it, and an ABC's own answer, which minds registered classes, takes four times as long.
+    """
+
+    __instancecheck__ = type.__instancecheck__
 
 
 class Attributes(Protocol):
@@ -86,7 +95,7 @@ class Realm:
         self.most_opened = most_opened
 
 
-class Handle(ABC):
+class Handle(metaclass=Capability):
     """An open file. `cached` tells whether the kernel may keep its pages."""
 
     __slots__ = ()
@@ -145,7 +154,7 @@ class Listed(NamedTuple):
     attributes: Attributes
 
 
-class Listing(ABC):
+class Listing(metaclass=Capability):
     """An open directory. Its cookies stay right while entries come and go. `number` is as that of a Handle."""
 
     __slots__ = ()
@@ -160,11 +169,11 @@ class Listing(ABC):
     def sync(self) -> Callable[[], None]:
         """A call that makes the directory durable, for a worker thread."""
 
-    def release(self) -> None:  # noqa: B027 - most directories have nothing to do
+    def release(self) -> None:
         """The directory was closed."""
 
 
-class Node(ABC):
+class Node(metaclass=Capability):
     """What an inode stands for. `lookups` is the kernel's lookup count of it."""
 
     __slots__ = ("lookups", "nodeid", "realm")

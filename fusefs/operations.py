@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyfuse3
 import trio
@@ -16,15 +17,17 @@ from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, St
 from fusefs.answers import change, entry, missing
 from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
-from fusefs.handlers import changing, file_handler, handler, listing_handler, until_it_fails, waiting_handler
+from fusefs.handlers import changing, file_handler, handler, listing_handler, waiting_handler
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Listing, Node, Value, WritableHandle
+from fusefs.nodes import Attributes, Handle, Listing, Node, Realm, Value, WritableHandle
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
@@ -48,6 +51,21 @@ class Operations(pyfuse3.Operations):
         self.in_hand = in_hand
         self.careful = careful
         self._space = space
+        self._in_threads = 0
+
+    def awaits_threads(self) -> bool:
+        """Whether somebody is answered only when a thread, which waits for a disk, has come back."""
+        return self._in_threads > 0 or bool(self.careful)
+
+    async def _in_thread(self, realm: Realm, call: Callable[[], Answer]) -> Answer:
+        return await self._awaited(trio.to_thread.run_sync(call, limiter=realm.waits))
+
+    async def _awaited(self, answer: Awaitable[Answer]) -> Answer:
+        self._in_threads += 1
+        try:
+            return await answer
+        finally:
+            self._in_threads -= 1
 
     def resume(self) -> None:
         """Take over what the kernel has open from an earlier worker, as far as its inodes are at hand."""
@@ -201,7 +219,7 @@ class Operations(pyfuse3.Operations):
 
     def _opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         number = self.files.add(handle, nodeid, flags, ctx)
-        return FileInfo(fh=number, direct_io=not handle.cached, keep_cache=handle.cached)
+        return FileInfo(number, not handle.cached, handle.cached)
 
     @waiting_handler
     async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer
@@ -214,7 +232,7 @@ class Operations(pyfuse3.Operations):
                 return handle.read(offset, size)
             except BlockingIOError:
                 pass
-        return await trio.to_thread.run_sync(handle.read_waiting(offset, size), limiter=realm.waits)
+        return await self._in_thread(realm, handle.read_waiting(offset, size))
 
     @file_handler
     def write(self, fh: int, offset: int, data: bytes) -> int:
@@ -231,7 +249,7 @@ class Operations(pyfuse3.Operations):
     async def flush(self, fh: int) -> None:
         wait = await self._flush(fh)
         if wait is not None:
-            await wait()
+            await self._awaited(wait())
 
     @file_handler
     def release(self, fh: int) -> None:
@@ -241,7 +259,7 @@ class Operations(pyfuse3.Operations):
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self.files.live(fh)
         if isinstance(handle, WritableHandle):
-            await trio.to_thread.run_sync(handle.sync(datasync), limiter=handle.realm.waits)
+            await self._in_thread(handle.realm, handle.sync(datasync))
             await on_behalf_of(handle.realm, handle.synced)
 
     @handler
@@ -250,13 +268,18 @@ class Operations(pyfuse3.Operations):
 
     @listing_handler
     def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
-        for listed in until_it_fails(self.listings.live(fh).entries(start)):
-            node = listed.node
-            if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
-                self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
-                return
-            if listed.name not in (b".", b".."):  # the kernel counts no lookup of these
-                node.lookups += 1
+        some = False
+        try:
+            for cookie, name, node, st in self.listings.live(fh).entries(start):
+                if not pyfuse3.readdir_reply(token, name, entry(node, st), cookie):
+                    self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
+                    return
+                some = True
+                if name != b"." and name != b"..":  # the kernel counts no lookup of these
+                    node.lookups += 1
+        except OSError:
+            if not some:  # else the kernel asks on from there, and is told then
+                raise
 
     @listing_handler
     def releasedir(self, fh: int) -> None:
@@ -265,7 +288,7 @@ class Operations(pyfuse3.Operations):
     @waiting_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
         listing = self.listings.live(fh)
-        await trio.to_thread.run_sync(listing.sync(), limiter=listing.realm.waits)
+        await self._in_thread(listing.realm, listing.sync())
 
     @waiting_handler
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
@@ -280,7 +303,7 @@ class Operations(pyfuse3.Operations):
         found = await self._getxattr(nodeid, name)
         if isinstance(found, bytes):
             return found
-        return await found()
+        return await self._awaited(found())
 
     @handler
     def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:

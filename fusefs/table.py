@@ -39,6 +39,9 @@ _UNTOLD_AT = 32
 _UNTOLD = struct.Struct("<Q")  # the number of what was opened last (0: none), until the kernel has it
 _PLACES_MARK_AT = 20  # how many places were ever used
 _SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kind, serial
+_NODEID = struct.Struct("<Q")  # where a slot begins
+_SERIAL = struct.Struct("<I")  # where it ends
+_SERIAL_AT = _SLOT.size - _SERIAL.size
 _SLOTS_AT = 4096
 _INDEX_BITS = SLOTS.bit_length() - 1
 _PLACES_AT = _SLOTS_AT + SLOTS * _SLOT.size
@@ -230,8 +233,9 @@ class Table:
         else:
             raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
         at = _SLOTS_AT + index * _SLOT.size
-        serial = (_SLOT.unpack_from(self._memory, at)[6] + 1) & 0xFFFFFFFF
-        number = int(serial) << _INDEX_BITS | index
+        (before,) = _SERIAL.unpack_from(self._memory, at + _SERIAL_AT)
+        serial: int = before + 1 & 0xFFFFFFFF
+        number = serial << _INDEX_BITS | index
         if kind is not Kind.HELD:  # before the slot: never a slot that nobody was told of, and nobody knows it
             _UNTOLD.pack_into(self._memory, _UNTOLD_AT, number)
             self._telling = True
@@ -253,9 +257,10 @@ class Table:
         """Forget something open."""
         index = number & SLOTS - 1
         at = _SLOTS_AT + index * _SLOT.size
-        nodeid, *_, serial = _SLOT.unpack_from(self._memory, at)
+        (nodeid,) = _NODEID.unpack_from(self._memory, at)
+        (serial,) = _SERIAL.unpack_from(self._memory, at + _SERIAL_AT)
         if nodeid and serial == number >> _INDEX_BITS:
-            _SLOT.pack_into(self._memory, at, 0, 0, 0, 0, 0, 0, serial)
+            _NODEID.pack_into(self._memory, at, 0)  # the rest means nothing without it
             self._free.append(index)
 
     def opened(self, kind: Kind) -> Iterator[Opened]:

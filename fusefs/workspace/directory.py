@@ -77,9 +77,8 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         self.realm.descriptors.close(self)
         super().close()
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
-        super().change(change, caller, handle)
-        st = self.attributes()
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
+        st = super().change(change, caller, handle)
         self.group = _inherited_group(st)
         return st
 
@@ -248,7 +247,9 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, -1)
             raise
-        return self.realm.adopt(st, self, name), st
+        entry = self.realm.adopt(st, self, name)
+        entry.bare = self.realm.makes_bare or None
+        return entry, st
 
     def _made(self, here: int, name: bytes, mode: int, caller: Caller, make: Callable[[int], None]) -> os.stat_result:
         make(here)

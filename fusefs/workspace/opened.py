@@ -68,7 +68,7 @@ class WriteHandle(ReadHandle, WritableHandle):
         try:
             written = disk.pwrite(self.descriptor, data, offset)
         finally:
-            st = file.look(self.descriptor, worst_case(offset, len(data), file.realm.block))
+            st = file.look(self.descriptor, offset, len(data))
             if not goes_on and file.charged > before:
                 file.add_piece()
         file.tail = offset + written

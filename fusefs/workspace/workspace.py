@@ -67,6 +67,7 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self.makes_bare = _gives_no_attributes(descriptor)
         self._shared = shared
         self.court = shared.court
         self.inodes = shared.inodes
@@ -317,3 +318,14 @@ class Workspace(Realm):
         self.descriptors.close_all(self)
         self.orphans.close()
         self.root.close()
+
+
+def _gives_no_attributes(directory: int) -> bool:
+    """Whether what is made in a backing directory begins without extended attributes.
+
+    A label (SELinux) or a default ACL, which it would begin with, the directory then has, too.
+    """
+    try:
+        return not os.listxattr(directory)
+    except OSError:  # a filesystem that has none tells so at each request
+        return False
