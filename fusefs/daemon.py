@@ -34,6 +34,8 @@ from fusefs.journal import Journal
 from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
+from fusefs.operation_log import OperationLog
+from fusefs.operation_records import OperationRecords
 from fusefs.operations import Operations
 from fusefs.reloading import reload
 from fusefs.settings import Settings
@@ -87,11 +89,12 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
     with ExitStack() as stack:
         journal = stack.enter_context(closing(Journal(path)))
         records = stack.enter_context(closing(EventRecords(path)))
+        operations = stack.enter_context(closing(OperationRecords(settings.state / "operations.sqlite")))
         events = stack.enter_context(closing(Events(records)))
         try:
             complaint = Complaint(table, inherited.supervisor_pid)
             watch = Watch(complaint.stuck)
-            served = partial(_serve, settings, inherited, journal, events, shared, complaint, watch, ready)
+            served = partial(_serve, settings, inherited, journal, events, operations, shared, complaint, watch, ready)
             trio.run(served, instruments=[watch])
         except ExceptionGroup as group:
             raise _single(group) from group
@@ -110,6 +113,7 @@ async def _serve(
     inherited: Inherited,
     journal: Journal,
     events: Events,
+    records: OperationRecords,
     shared: Shared,
     complaint: Complaint,
     watch: Watch,
@@ -118,6 +122,8 @@ async def _serve(
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
     accounts = Accounts(configured, shared.table.ledger())
+    configuration = settings.deployment.fusefs
+    done = OperationLog(records, configuration.operations, configuration.operation_retention_days)
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
@@ -125,7 +131,9 @@ async def _serve(
     info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
         layout = Layout(settings.state)
-        turns = Turns(settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery)
+        turns = Turns(
+            settings.deployment, layout, journal, accounts, surfaces, events, done, refused.send_nowait, nursery
+        )
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed, careful=inherited.careful)
@@ -143,7 +151,9 @@ async def _serve(
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
         surfaces.describe = status.of_turn(turns, lives, info)
-        app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
+        app = create_app(
+            lives, accounts, events, done, info, partial(reload, settings.command, inherited.supervisor_pid)
+        )
         underway = Underway()
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
@@ -151,6 +161,8 @@ async def _serve(
         if inherited.resumed:
             nursery.start_soon(look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
+        nursery.start_soon(done.keep)
+        nursery.start_soon(done.sweep)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
@@ -233,7 +245,7 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = types.SimpleNamespace(handed_over=None)
-    create_app(nobody, nobody, nobody, nobody, nobody)
+    create_app(nobody, nobody, nobody, nobody, nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:

@@ -23,6 +23,7 @@ from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.freezing import Found, Freezer, Frozen
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
+from fusefs.operation_log import OK, Op
 from fusefs.workspace import Outbox, Workspace
 from fusefs.workspace.file import RegularFile
 from policy.outbox import Held, Verdict, shown_name
@@ -89,7 +90,7 @@ class Taking:
         except OSError as error:
             log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
             return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
-        self._tell(turn, call, frozen)
+        self._tell(turn, workspace, call, frozen)
         return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled)
 
     async def _settled(self, outbox: Outbox, *, is_alone: bool) -> Collection[bytes]:
@@ -101,9 +102,11 @@ class Taking:
             await trio.sleep(_LOOKS_AGAIN_S)
         return set() if is_alone else written
 
-    def _tell(self, turn: TurnRecord, call: str, frozen: Frozen) -> None:
+    def _tell(self, turn: TurnRecord, workspace: Workspace, call: str, frozen: Frozen) -> None:
         untold = len(frozen.settled) - MOST_TOLD
         for number, (name, verdict) in enumerate(frozen.settled[:MOST_TOLD], 1):
+            if workspace.log is not None:
+                workspace.log.add(Op.VERDICT, b"outbox/" + name, verdict.reason or OK, call=call)
             self._events.tell(
                 Kind.VERDICT,
                 **turn.names,
@@ -175,7 +178,7 @@ def _remove(outbox: Outbox, found: Found) -> bool:
         st = backing.stat_if_there(outbox.descriptor(), found.name)
         if st is None or st.st_ino != found.inode:
             return st is None
-        outbox.unlink(found.name)
+        outbox.remove(found.name)
     except OSError as error:
         log.warning("turn %s: %s stays in the outbox: %s", outbox.realm.turn, shown_name(found.name), error)
         return False

@@ -21,6 +21,7 @@ from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.live_turns import LiveTurns
 from fusefs.messages import BeginTurn
+from fusefs.operation_log import OperationLog
 from fusefs.recovery import take_stock
 from fusefs.refused_events import RefusedEvents
 from fusefs.removal import Removal
@@ -47,6 +48,7 @@ class Turns(LiveTurns):
         accounts: Accounts,
         surfaces: Surfaces,
         events: Events,
+        operations: OperationLog,
         tell_refusal: Callable[[Refusal], None],
         nursery: trio.Nursery,
     ) -> None:
@@ -57,6 +59,7 @@ class Turns(LiveTurns):
         self._surfaces = surfaces
         self._removal = Removal(accounts, nursery)
         self._events = events
+        self._operations = operations
         self._refused = RefusedEvents(events)
         self._verdicts = VerdictEvents(events)
         self._tell_refusal = tell_refusal
@@ -290,7 +293,9 @@ class Turns(LiveTurns):
         try:
             work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
             rules = OutboxRules(agent.output.files, self._verdicts.of(record), self._nursery.start_soon)
-            workspace = self._surfaces.open(record, work, orphans, account, rules if agent.has_outbox else None)
+            workspace = self._surfaces.open(
+                record, work, orphans, account, rules if agent.has_outbox else None, self._operations.of(record)
+            )
         except OSError:
             self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
             raise

@@ -21,6 +21,7 @@ import trio
 from fusefs import backing, disk, holders
 from fusefs.careful import on_behalf_of
 from fusefs.nodes import Attributes, Caller, Node
+from fusefs.operation_log import OK, Op
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import Life, RegularFile
@@ -176,6 +177,8 @@ class Outbox(WorkspaceDirectory):
         self.remember([(name, verdict)])
         if verdict.rule is not Rule.NAME:  # a temporary one is likely: the call's end tells
             self.rules.tell(name, verdict)
+            if self.realm.log is not None:
+                self.realm.log.add(Op.VERDICT, self.inner_path(name), verdict.reason or OK)
 
     def remember(self, verdicts: Iterable[tuple[bytes, Verdict]]) -> None:
         """These are the latest."""
