@@ -146,13 +146,13 @@ class OperationLog:
         async with self._writing:
             while self._waiting or self._lost:
                 done = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
-                if self._lost:
-                    told, self._lost = self._lost, 0
-                    done.append(Done(time.time(), None, None, Op.LOST, "", f"{told} operations", "fusefs"))
+                lost, self._lost = self._lost, 0
+                told = [Done(time.time(), None, None, Op.LOST, "", f"{lost} operations", "fusefs")] if lost else []
                 try:
-                    await trio.to_thread.run_sync(self._records.add, done)
+                    await trio.to_thread.run_sync(self._records.add, [*done, *told])
                 except JournalUnusable as error:
-                    self._lost += len(done)
+                    self._waiting.extendleft(reversed(done))  # to be offered again with the next one
+                    self._lost += lost
                     if str(error) != self._complaint:
                         log.error("operations are not recorded for now: %s", error)
                     self._complaint = str(error)
