@@ -18,6 +18,7 @@ from fusefs.events import Events
 from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
 from fusefs.messages import BeginCall, EndCall, HowEnded
+from fusefs.operation_log import OK, Op, command_line
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace
@@ -81,7 +82,7 @@ class Calls:
                 if request.pid is None or live.process is not None:
                     return live.record
             process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
-            call = live or Call(CallRecord(request.call or str(uuid.uuid4()), key, time.time()), turn)
+            call = live or Call(_new_record(request, key), turn)
             try:
                 await self._hold(call, process, is_new=live is None)
             except BaseException:
@@ -122,6 +123,7 @@ class Calls:
         if call.record.id not in self._live:
             call.turn.account.count_refusals(call.tally)
             self._live[call.record.id] = call
+            self._tell_live(call.record.turn)
         if call.record.pid is not None:
             self._nursery.start_soon(self._watch, call)
 
@@ -200,11 +202,20 @@ class Calls:
         async with self._changing[record.turn]:
             await self._take_out(record, Taken(leaving=leaving_of(str(record.leaving))))
 
+    def _tell_live(self, key: str) -> None:
+        """What the turn does from now on is this call's, where it is the only one."""
+        workspace = self._workspace_of(key)
+        if workspace is not None and workspace.log is not None:
+            live = self.of_turn(key)
+            workspace.log.call = live[0].id if len(live) == 1 else None
+
     def _over(self, call: Call, limit: Limit | None) -> None:
         """A call is live no more; `limit` is what it hit."""
         record = call.record
         del self._live[record.id]
+        self._tell_live(record.turn)
         call.turn.account.count_no_more(call.tally)
+        self._put_down(call)
         self._events.tell(
             Kind.CALL_ENDED,
             **call.turn.record.names,
@@ -213,6 +224,13 @@ class Calls:
             signal=record.signal,
             limit=limit,
         )
+
+    def _put_down(self, call: Call) -> None:
+        """Put down the end of a call whose command is known."""
+        workspace, record = self._workspace_of(call.record.turn), call.record
+        if workspace is None or workspace.log is None or record.command is None:
+            return
+        workspace.log.add(Op.EXECUTE, record.command.encode(), _result(record), call=record.id)
 
     async def stop_turn(self, turn: Turn) -> None:
         """Kill every process of a turn's calls; from now on it takes no more calls."""
@@ -286,6 +304,20 @@ class Calls:
             if record.leaving is not None:
                 self._nursery.start_soon(self._take_out_again, record)
         self._taking.sweep(live)
+
+
+def _result(record: CallRecord) -> str:
+    """How a call ended, for the log; one that is over without a word of its end was stopped."""
+    if record.how is None:
+        return "stopped"
+    if record.signal is not None:
+        return f"signal {record.signal}"
+    return OK if record.exit_status in (0, None) else f"exit {record.exit_status}"
+
+
+def _new_record(request: BeginCall, key: str) -> CallRecord:
+    command = None if request.command is None else command_line(request.command)
+    return CallRecord(request.call or str(uuid.uuid4()), key, time.time(), command=command)
 
 
 def _check_same(record: CallRecord, key: str, pid: int | None) -> None:

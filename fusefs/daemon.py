@@ -37,6 +37,8 @@ from fusefs.journal import Journal
 from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
+from fusefs.operation_log import OperationLog
+from fusefs.operation_records import OperationRecords
 from fusefs.operations import Operations
 from fusefs.reloading import reload
 from fusefs.settings import Settings
@@ -96,12 +98,14 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         stack.callback(shared.court.close)
         journal = stack.enter_context(closing(Journal(path)))
         records = stack.enter_context(closing(EventRecords(path)))
+        operations = stack.enter_context(closing(OperationRecords(settings.state / "operations.sqlite")))
         events = stack.enter_context(closing(Events(records)))
         contexts = stack.enter_context(opening.kept(layout.contexts, path))
         try:
             complaint = Complaint(table, inherited.supervisor_pid)
             watch = Watch(complaint.stuck)
-            served = partial(_serve, settings, inherited, journal, events, contexts, shared, complaint, watch, ready)
+            parts = journal, events, operations, contexts, shared
+            served = partial(_serve, settings, inherited, *parts, complaint, watch, ready)
             trio.run(served, instruments=[watch])
         except ExceptionGroup as group:
             raise _single(group) from group
@@ -120,6 +124,7 @@ async def _serve(
     inherited: Inherited,
     journal: Journal,
     events: Events,
+    records: OperationRecords,
     contexts: opening.Kept,
     shared: Shared,
     complaint: Complaint,
@@ -130,6 +135,7 @@ async def _serve(
     configuration = settings.deployment.fusefs
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
     accounts = Accounts(configured, shared.table.ledger())
+    done = OperationLog(records, configuration.operations, configuration.operation_retention_days)
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
@@ -140,8 +146,9 @@ async def _serve(
         layout = Layout(settings.state)
         memory, shown = shared.table.contexts(), surfaces.context
         library = opening.library(contexts, inodes, memory, shared.reader, shown, events, retention, nursery)
+        tell_refusal = refused.send_nowait
         turns = Turns(
-            settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery, library
+            settings.deployment, layout, journal, accounts, surfaces, events, done, tell_refusal, nursery, library
         )
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
@@ -160,7 +167,8 @@ async def _serve(
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
         surfaces.describe = status.of_turn(turns, lives, info)
-        app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
+        make_way = partial(reload, settings.command, inherited.supervisor_pid)
+        app = create_app(lives, accounts, events, done, info, make_way)
         add_context(app, library, turns)
         nursery.start_soon(partial(library.retain, turns.generations_in_use, resumed=inherited.resumed))
         underway = Underway()
@@ -170,6 +178,8 @@ async def _serve(
         if inherited.resumed:
             nursery.start_soon(look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
+        nursery.start_soon(done.keep)
+        nursery.start_soon(done.sweep)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
@@ -252,7 +262,7 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = types.SimpleNamespace(handed_over=None)
-    add_context(create_app(nobody, nobody, nobody, nobody, nobody), nobody, nobody)
+    add_context(create_app(nobody, nobody, nobody, nobody, nobody, nobody), nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:

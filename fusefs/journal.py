@@ -74,6 +74,7 @@ class CallRecord:
     is_left: int = 1
     notes: str | None = None
     leaving: str | None = None
+    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ def m004_attachments(db: Database) -> None:
     path        where its bytes lie; NULL once they are gone, acknowledged or with their turn.
     kept_at     Unix time in seconds.
 
+    calls.command   what it runs, as a shell would be told; NULL where the caller has not said.
     calls.notes     what a call's end says of its outbox, as a JSON list; NULL where it says nothing.
     calls.leaving   the names, in hexadecimal, and inodes that are still to be taken out of the outbox, as JSON; NULL
                     where that is done.
@@ -133,6 +134,7 @@ def m004_attachments(db: Database) -> None:
     db.execute("CREATE INDEX attachments_by_call ON attachments (call)")
     db.execute("ALTER TABLE calls ADD COLUMN notes TEXT")
     db.execute("ALTER TABLE calls ADD COLUMN leaving TEXT")
+    db.execute("ALTER TABLE calls ADD COLUMN command TEXT")
 
 
 def m005_context(db: Database) -> None:

@@ -216,6 +216,7 @@ class BeginCall(Request):
 
     call: Component | None = Field(default=None, description="the caller's own id; made where none is given")
     pid: int | None = Field(default=None, gt=0, description="a process of the call, as the daemon's host numbers it")
+    command: list[str] | None = Field(default=None, description="what it runs, for the log; never its output")
     agent: Label | None = Field(default=None, description="with user: begin the turn where its id is new")
     user: Label | None = Field(default=None, description="whose turn it is to be")
     org: Component = Field(default="default", description="the user's organisation")
@@ -296,6 +297,31 @@ class CallEnded(Answer):
     attachments: list[Attachment] = Field(description="the files that are kept of its outbox")
     notes: list[str] = Field(description="what people should know of it")
     limit: LimitHit | None
+
+
+class Operation(Answer):
+    """Something that was done, as the log of operations has it."""
+
+    id: int = Field(description="counts up with time")
+    at: AwareDatetime
+    turn: str | None = Field(description="the caller's own id of the turn; null where it is about an org")
+    key: str | None
+    agent: str | None
+    user: str | None
+    org: str | None
+    call: str | None = Field(description="the call that did it; null where more than one was live, or none")
+    op: str = Field(description="write (a file was closed after writing), read, mkdir, rename, unlink, execute, …")
+    path: str = Field(description="in the workspace; of `execute` the command, of `publish` the org")
+    result: str = Field(description="ok, or what went wrong")
+    who: str = Field(description="program: the turn's; `uid N`: who asked by the control interface")
+
+
+class Operations(Answer):
+    """A page of the log, oldest first. Page 1 has the newest."""
+
+    page: int
+    has_more: bool = Field(description="whether there are older ones on the next page")
+    operations: list[Operation]
 
 
 class DaemonInfo(Answer):

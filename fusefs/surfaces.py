@@ -12,6 +12,7 @@ from fusefs import notifications
 from fusefs.accounting import TurnAccount
 from fusefs.journal import TurnRecord
 from fusefs.nodes import Node, Realm
+from fusefs.operation_log import TurnLog
 from fusefs.operations import Operations
 from fusefs.tree import ROOT, FixedDirectory, GeneratedFile, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
 from fusefs.workspace import Orphans, OutboxRules, Shared, Workspace
@@ -63,9 +64,10 @@ class Surfaces:
         account: TurnAccount,
         rules: OutboxRules | None,
         show_context: ShowContext,
+        log: TurnLog | None,
     ) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
-        workspace = self._workspace(record, Backing.of(work, orphans), account, rules)
+        workspace = self._workspace(record, Backing.of(work, orphans), account, rules, log)
         number = _number(record.key)
         realm = Realm()
         folder = TurnDirectory(turn_nodeid(number, _KEY), Ownership(record.uid, record.gid, 0o700), self._turns, realm)
@@ -91,10 +93,15 @@ class Surfaces:
         return turn_nodeid(_number(record.key), _KEY_CONTEXT)
 
     def _workspace(
-        self, record: TurnRecord, backing: "Backing", account: TurnAccount, rules: OutboxRules | None
+        self,
+        record: TurnRecord,
+        backing: "Backing",
+        account: TurnAccount,
+        rules: OutboxRules | None,
+        log: TurnLog | None,
     ) -> Workspace:
         nodeid = turn_nodeid(_number(record.key), _KEY_WORK)
-        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared, rules)
+        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared, rules, log)
 
     def close(self, record: TurnRecord, workspace: Workspace) -> None:
         """Let a turn go: from now on every request for it is answered ESTALE."""
@@ -112,7 +119,7 @@ class Surfaces:
         The root keeps its number, so that whoever is in it, or has it bound, goes on.
         """
         self._end_workspace(workspace)
-        fresh = self._workspace(record, backing, workspace.account, workspace.rules)
+        fresh = self._workspace(record, backing, workspace.account, workspace.rules, workspace.log)
         self._folders[record.key].hold(fresh.root, fresh.attribute)
         return fresh
 

@@ -22,6 +22,7 @@ from fusefs.journal import Journal, JournalUnusable, TurnRecord
 from fusefs.layout import Layout
 from fusefs.live_turns import LiveTurns
 from fusefs.messages import BeginTurn
+from fusefs.operation_log import OperationLog
 from fusefs.recovery import take_stock
 from fusefs.refused_events import RefusedEvents
 from fusefs.removal import Removal
@@ -49,6 +50,7 @@ class Turns(LiveTurns):
         accounts: Accounts,
         surfaces: Surfaces,
         events: Events,
+        operations: OperationLog,
         tell_refusal: Callable[[Refusal], None],
         nursery: trio.Nursery,
         library: Library,
@@ -61,6 +63,7 @@ class Turns(LiveTurns):
         self._surfaces = surfaces
         self._removal = Removal(accounts, nursery)
         self._events = events
+        self._operations = operations
         self._refused = RefusedEvents(events)
         self._verdicts = VerdictEvents(events)
         self._tell_refusal = tell_refusal
@@ -298,8 +301,9 @@ class Turns(LiveTurns):
             work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
             rules = OutboxRules(agent.output.files, self._verdicts.of(record), self._nursery.start_soon)
             show_context = partial(self._library.show_turn, record.org, record.generation, sight_of(record))
+            taken_down = self._operations.of(record)
             workspace = self._surfaces.open(
-                record, work, orphans, account, rules if agent.has_outbox else None, show_context
+                record, work, orphans, account, rules if agent.has_outbox else None, show_context, taken_down
             )
         except OSError:
             self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))

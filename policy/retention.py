@@ -1,4 +1,4 @@
-"""Which generations of a context may go."""
+"""What may go, given what time it is: generations of a context, operations in the log."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -13,6 +13,11 @@ class Retention:
 
 
 DAY_S = 24 * 3600
+
+
+def keep_from(now: float, days: int) -> float:
+    """What was before this time is due, where it is kept for so many days. Unix times in seconds."""
+    return now - days * DAY_S
 
 
 def due(published: Iterable[tuple[int, float]], used: Collection[int], kept: Retention, now: float) -> list[int]:

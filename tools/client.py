@@ -10,10 +10,10 @@ control interface's own, one for each request.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
@@ -30,6 +30,7 @@ from fusefs.messages import (
     DaemonInfo,
     EndCall,
     LimitsChanged,
+    Operations,
     TurnBegun,
     TurnView,
     UsageBy,
@@ -129,6 +130,10 @@ class Client:
     def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""
         return self._send(questions.usage(by))
+
+    def operations(self, wanted: Mapping[str, Any]) -> Operations:
+        """A page of what turns have done; `wanted` is what GET /v1/operations takes."""
+        return self._send(questions.operations(wanted))
 
     def daemon(self) -> DaemonInfo:
         """The daemon that answers."""

@@ -5,7 +5,7 @@ Said once; the clients only carry questions, each in its own way.
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -25,6 +25,7 @@ from fusefs.messages import (
     DaemonInfo,
     EndCall,
     LimitsChanged,
+    Operations,
     TurnBegun,
     TurnView,
     UsageBy,
@@ -191,6 +192,12 @@ def usage(by: UsageBy | None) -> Question[list[Account]]:
     """What accounts hold."""
     query = {} if by is None else {"by": by.value}
     return Question("GET", "/v1/usage", TypeAdapter(list[Account]), query=query)
+
+
+def operations(wanted: Mapping[str, Any]) -> Question[Operations]:
+    """What turns have done."""
+    query = {name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in wanted.items()}
+    return Question("GET", "/v1/operations", TypeAdapter(Operations), query=query)
 
 
 def daemon() -> Question[DaemonInfo]:

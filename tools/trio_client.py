@@ -5,11 +5,11 @@ async with TrioClient() as client, client.turn(agent="field-guide", user="ada") 
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 import trio
@@ -27,6 +27,7 @@ from fusefs.messages import (
     DaemonInfo,
     EndCall,
     LimitsChanged,
+    Operations,
     TurnBegun,
     TurnView,
     UsageBy,
@@ -99,6 +100,10 @@ class TrioClient:
     async def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""
         return await self._send(questions.usage(by))
+
+    async def operations(self, wanted: Mapping[str, Any]) -> Operations:
+        """A page of what turns have done; `wanted` is what GET /v1/operations takes."""
+        return await self._send(questions.operations(wanted))
 
     async def daemon(self) -> DaemonInfo:
         """The daemon that answers."""

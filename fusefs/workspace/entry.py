@@ -62,6 +62,15 @@ class Entry(WritableNode):
             return backing.path_of(self.held), True
         return b"%s/%s" % (backing.path_of(self.parent.descriptor()), self.name), False
 
+    def inner_path(self, *below: bytes) -> bytes:
+        """Where it lies in the workspace, for people: by a name that it has, or had last; or what is `below` it."""
+        names = [*below]
+        entry: Entry = self
+        while entry.parent is not entry:
+            names.append(entry.name)
+            entry = entry.parent
+        return b"/".join(reversed(names))
+
     def attributes(self) -> os.stat_result:
         """Raises Stale where the name now leads to another inode: somebody else changed the backing directory."""
         if self.held >= 0:

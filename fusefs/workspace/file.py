@@ -176,7 +176,9 @@ class RegularFile(Entry, WritableFile):
         """The refusal of a file of `size` bytes."""
         account = self.realm.account
         bound = self.bound_bytes()
-        return account.note(LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound)))
+        refusal = LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound))
+        self.realm.refused(refusal, self)
+        return account.note(refusal)
 
     def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
         if change.size is not None:
@@ -197,7 +199,7 @@ class RegularFile(Entry, WritableFile):
             raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
         growth = worst_case(0, len(value) + len(name), self.realm.block)
-        self.realm.admit(growth, 0)
+        self.realm.admit(growth, 0, self)
         if self.realm.careful is not None:
             self.realm.careful.reserve(growth)
         try:

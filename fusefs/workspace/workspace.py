@@ -15,6 +15,7 @@ from fusefs.accounting import Totals, TurnAccount
 from fusefs.careful import Careful
 from fusefs.inodes import UNCOUNTED
 from fusefs.nodes import Realm, Value
+from fusefs.operation_log import TurnLog
 from fusefs.tombstones import Tombstone
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
@@ -26,7 +27,7 @@ from fusefs.workspace.outbox import Outbox, OutboxRules
 from fusefs.workspace.settling import Unsettled
 from fusefs.workspace.shared import Shared
 from policy.limits import NAME_BYTES
-from policy.refusals import InUse
+from policy.refusals import InUse, LimitReached
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Workspace(Realm):
     """The tree below a backing directory, charged to one turn's account.
 
     `rules` are those of its outbox, or None where its agent has none; `outbox` is that folder once it was looked up.
+    `log` takes down what is done, where that is wanted.
+
     `nodeid` is the number of its root, which stays when the turn is emptied, whatever directory is behind it;
     `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
     filesystem allocates (bytes).
@@ -57,6 +60,7 @@ class Workspace(Realm):
         orphans: Orphans,
         shared: Shared,
         rules: OutboxRules | None = None,
+        log: TurnLog | None = None,
     ) -> None:
         super().__init__(shared.most_opened, trio.CapacityLimiter(MOST_WAITING))
         self.turn = turn
@@ -76,6 +80,7 @@ class Workspace(Realm):
         self.held = Held(self.inodes, self.table)
         self._unfreed: dict[RegularFile, None] = {}
         self.rules = rules
+        self.log = log
         self.outbox: Outbox | None = None
         self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
         self.root.nodeid = nodeid
@@ -268,11 +273,23 @@ class Workspace(Realm):
             self.drop(file)
         self.orphans.release_aside(self.number_is_taken)
 
-    def admit(self, grown_bytes: int, grown_inodes: int) -> None:
-        """Let a growth pass, or raise LimitReached, with no room kept back that is not needed."""
+    def admit(self, grown_bytes: int, grown_inodes: int, entry: Entry, *name: bytes) -> None:
+        """Let a growth pass, or raise LimitReached, with no room kept back that is not needed.
+
+        It is about an entry, or about a name in it.
+        """
         if self.account.pending_bytes and not self.account.fits(grown_bytes):
             self.unsettled.write_back()
-        self.account.admit(grown_bytes, grown_inodes)
+        try:
+            self.account.admit(grown_bytes, grown_inodes)
+        except LimitReached as refusal:
+            self.refused(refusal, entry, *name)
+            raise
+
+    def refused(self, refusal: LimitReached, entry: Entry, *name: bytes) -> None:
+        """Put down that a limit has refused something to an entry, or to a name in it."""
+        if self.log is not None:
+            self.log.refuse(refusal, entry.inner_path(*name))
 
     def be_careful(self) -> Careful:
         """Run operations so that those who wait for the disk keep nobody else waiting, until it is quick again."""

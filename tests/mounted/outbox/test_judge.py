@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fusefs.freezing import MOST_NOTES
-from tests.mounted.outbox.contents import CSV, MOST
+from policy.outbox import MOST_FILE_BYTES as MOST
+from tests.mounted.outbox.contents import CSV
 from tests.mounted.outbox.turns import Giving
 
 
