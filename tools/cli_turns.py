@@ -1,10 +1,10 @@
-"""The commands that ask a running daemon: turn begin, list, show, end, and usage."""
+"""The commands about turns: begin, list, show, end."""
 
 from collections.abc import Iterable
 
 import click
 
-from fusefs.messages import Account, BeginTurn, TurnView, Usage, UsageBy
+from fusefs.messages import BeginTurn, TurnView, Usage
 from tools.cli_calls import asked
 from tools.cli_output import Output, command, print_json, size, table
 
@@ -58,21 +58,6 @@ def end(output: Output, turn: str) -> None:
     with output.client() as client:
         ended = client.end(turn)
     output.answer(ended, [f"turn {ended.turn} has ended"])
-
-
-@command("usage")
-@click.option("--by", type=click.Choice([by.value for by in UsageBy]), help="Sum by this.  [default: all but org]")
-def usage(output: Output, by: str | None) -> None:
-    """Show what turns, users and agents (their scratch) hold of their limits."""
-    with output.client() as client:
-        accounts = client.usage(None if by is None else UsageBy(by))
-    heads = ("KIND", "ID", "AGENT", "USED", "LIMIT", "PEAK", "INODES", "INODE LIMIT")
-    output.answer(accounts, table(heads, (_account_row(account) for account in accounts)))
-
-
-def _account_row(a: Account) -> tuple[object, ...]:
-    sizes = (size(a.used_bytes), size(a.limit_bytes), size(a.peak_bytes))
-    return (a.kind, a.id, a.agent, *sizes, a.used_inodes, a.limit_inodes)
 
 
 def _described(turn: TurnView) -> Iterable[str]:
