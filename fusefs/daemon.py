@@ -17,7 +17,7 @@ from typing import Any
 import pyfuse3
 import trio
 
-from fusefs import __version__, backing, requests, session, space, status, tombstones
+from fusefs import __version__, backing, control_operators, requests, session, space, status, tombstones
 from fusefs.accounts import Accounts
 from fusefs.calls import Calls
 from fusefs.control import create_app
@@ -30,10 +30,12 @@ from fusefs.handed_over import HandedOver
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
+from fusefs.inspection import Inspection
 from fusefs.journal import Journal
 from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
+from fusefs.metrics import Metrics
 from fusefs.operations import Operations
 from fusefs.reloading import reload
 from fusefs.settings import Settings
@@ -144,6 +146,8 @@ async def _serve(
         lives.recover()
         surfaces.describe = status.of_turn(turns, lives, info)
         app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
+        metrics = Metrics(operations, lives, accounts, events, info, kernel.device_number)
+        control_operators.add(app, Inspection(lives, layout), metrics.text)
         underway = Underway()
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
@@ -233,7 +237,7 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = types.SimpleNamespace(handed_over=None)
-    create_app(nobody, nobody, nobody, nobody, nobody)
+    control_operators.add(create_app(nobody, nobody, nobody, nobody, nobody), nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:

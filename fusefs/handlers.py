@@ -1,4 +1,4 @@
-"""What makes a pyfuse3 handler of a method: errors become their errno, and a change in hand is put down.
+"""What makes a pyfuse3 handler of a method: errors become their errno, a change in hand is put down, and it is counted.
 
 A method that needs totals which are still being counted is called again once they are known. What a request is about,
 its first argument tells: where that belongs to a careful turn, the method runs as an operation of that turn
@@ -12,6 +12,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from time import perf_counter_ns
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from pyfuse3 import FUSEError
@@ -20,6 +21,7 @@ from fusefs.careful import Careful
 from fusefs.counting import StillCounting
 from fusefs.in_hand import Operation
 from fusefs.nodes import Realm
+from fusefs.recorder import Recorder, first_cell
 from fusefs.repeats import was_applied
 from policy.refusals import Refusal
 
@@ -30,14 +32,15 @@ Arguments = ParamSpec("Arguments")
 Decorator: TypeAlias = Callable[[Callable[Arguments, Answer]], Callable[Arguments, Coroutine[Any, Any, Answer]]]
 
 
-def _refuse(error: BaseException, handler: str) -> FUSEError:
+def _refuse(error: BaseException, handler: str, recorder: Recorder) -> FUSEError:
     """What a handler may raise (anything else would end pyfuse3's loop, and the mount with it)."""
-    if isinstance(error, Refusal):
-        return FUSEError(error.errno)
-    if isinstance(error, OSError) and error.errno:
-        return FUSEError(error.errno)
-    log.error("%s failed", handler, exc_info=error)
-    return FUSEError(errno.EIO)
+    number = errno.EIO
+    if isinstance(error, (Refusal, OSError)) and error.errno:
+        number = error.errno
+    else:
+        log.error("%s failed", handler, exc_info=error)
+    recorder.errors[handler.removeprefix("_"), number] += 1
+    return FUSEError(number)
 
 
 Find: TypeAlias = Callable[[Any, int], Awaitable[Realm | None]]
@@ -69,19 +72,25 @@ async def _careful(find: Find, arguments: Sequence[Any]) -> Careful | None:
 
 
 def _handler(find: Find, method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    first = first_cell(method.__name__)
+
     @functools.wraps(method)
     async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
         operations: Any = arguments[0]
-        while True:
-            try:
-                if operations.careful and (careful := await _careful(find, arguments)):
-                    return await careful.run(partial(method, *arguments, **named))
-                return method(*arguments, **named)
-            except StillCounting as still:
-                counted = still.counted
-            except Exception as error:
-                raise _refuse(error, method.__name__) from error
-            await counted.wait()
+        begun = perf_counter_ns()
+        try:
+            while True:
+                try:
+                    if operations.careful and (careful := await _careful(find, arguments)):
+                        return await careful.run(partial(method, *arguments, **named))
+                    return method(*arguments, **named)
+                except StillCounting as still:
+                    counted = still.counted
+                except Exception as error:
+                    raise _refuse(error, method.__name__, operations.recorder) from error
+                await counted.wait()
+        finally:
+            operations.recorder.ended(first, begun)
 
     return run
 
@@ -106,18 +115,25 @@ def waiting_handler(
 ) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
     """Make a pyfuse3 handler of a method that may wait for the disk."""
 
+    first = first_cell(method.__name__)
+
     @functools.wraps(method)
     async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        while True:
-            try:
-                return await method(*arguments, **named)
-            except StillCounting as still:
-                counted = still.counted
-            except FUSEError:  # of a handler that it has called
-                raise
-            except Exception as error:
-                raise _refuse(error, method.__name__) from error
-            await counted.wait()
+        operations: Any = arguments[0]
+        begun = perf_counter_ns()
+        try:
+            while True:
+                try:
+                    return await method(*arguments, **named)
+                except StillCounting as still:
+                    counted = still.counted
+                except FUSEError:  # of a handler that it has called
+                    raise
+                except Exception as error:
+                    raise _refuse(error, method.__name__, operations.recorder) from error
+                await counted.wait()
+        finally:
+            operations.recorder.ended(first, begun)
 
     return run
 
@@ -137,22 +153,27 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
             return make(*arguments)
 
         make: Callable[..., Answer] = method
+        first = first_cell(method.__name__)
 
         @functools.wraps(method)
         async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             operations: Any = arguments[0]
+            begun = perf_counter_ns()
             operation = (method.__name__, *arguments[1 : identified_by + 1])
-            while True:
-                try:
-                    left = operations.in_hand.left(operation)
-                    if operations.careful and (careful := await _careful(_of_inode, arguments)):
-                        return await careful.run(partial(change, operation, left, arguments))
-                    return change(operation, left, arguments)
-                except StillCounting as still:
-                    counted = still.counted
-                except Exception as error:
-                    raise _refuse(error, method.__name__) from error
-                await counted.wait()
+            try:
+                while True:
+                    try:
+                        left = operations.in_hand.left(operation)
+                        if operations.careful and (careful := await _careful(_of_inode, arguments)):
+                            return await careful.run(partial(change, operation, left, arguments))
+                        return change(operation, left, arguments)
+                    except StillCounting as still:
+                        counted = still.counted
+                    except Exception as error:
+                        raise _refuse(error, method.__name__, operations.recorder) from error
+                    await counted.wait()
+            finally:
+                operations.recorder.ended(first, begun)
 
         return run
 

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyfuse3
 import trio
@@ -20,7 +21,8 @@ from fusefs.handlers import changing, file_handler, handler, listing_handler, un
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Listing, Node, WritableHandle
+from fusefs.nodes import Attributes, Handle, Listing, Node, Realm, WritableHandle
+from fusefs.recorder import Recorder
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 
 Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
+
+Data = TypeVar("Data", bytes, memoryview, bytes | memoryview)
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
@@ -47,6 +51,7 @@ class Operations(pyfuse3.Operations):
         self.inodes = inodes
         self.in_hand = in_hand
         self.careful = careful
+        self.recorder = Recorder()
         self._space = space
 
     def resume(self) -> None:
@@ -211,17 +216,25 @@ class Operations(pyfuse3.Operations):
         realm = handle.realm
         if realm.careful is None:
             try:
-                return handle.read(offset, size)
+                return self._read(realm, handle.read(offset, size))
             except BlockingIOError:
                 pass
-        return await trio.to_thread.run_sync(handle.read_waiting(offset, size), limiter=realm.waits)
+        return self._read(realm, await trio.to_thread.run_sync(handle.read_waiting(offset, size), limiter=realm.waits))
+
+    def _read(self, realm: Realm, data: Data) -> Data:
+        self.recorder.read_bytes += len(data)
+        realm.read_bytes += len(data)
+        return data
 
     @file_handler
     def write(self, fh: int, offset: int, data: bytes) -> int:
         handle = self.files.live(fh)
         if not isinstance(handle, WritableHandle):
             raise ReadOnly
-        return handle.write(offset, data)
+        written = handle.write(offset, data)
+        self.recorder.written_bytes += written
+        handle.realm.written_bytes += written
+        return written
 
     @file_handler
     def _flush(self, fh: int) -> Callable[[], Awaitable[None]] | None:

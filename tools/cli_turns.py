@@ -6,6 +6,7 @@ import click
 
 from fusefs.messages import BeginTurn, TurnView, Usage
 from tools.cli_calls import asked
+from tools.cli_largest import largest_lines
 from tools.cli_output import Output, command, print_json, size, table
 
 
@@ -44,11 +45,21 @@ def _row(turn: TurnView) -> tuple[object, ...]:
 
 @command("show")
 @click.argument("turn")
-def show(output: Output, turn: str) -> None:
-    """Show one live turn: who, since when, what it holds, what was refused."""
+@click.option("--largest", "with_largest", is_flag=True, help="Also its largest folders and files.")
+def show(output: Output, turn: str, with_largest: bool) -> None:
+    """Show one live turn: who, since when, what it holds, what was refused.
+
+    The largest folders and files are found by a walk: at most six levels and 2,000 names, and it is said where there
+    were more. With --json they are in `largest`.
+    """
     with output.client() as client:
         found = client.show(turn)
-    output.answer(found, _described(found))
+        largest = client.largest(found.key) if with_largest else None
+    if largest is None:
+        output.answer(found, _described(found))
+    else:
+        document = {**found.model_dump(mode="json"), "largest": largest.model_dump(mode="json")}
+        output.answer(document, [*_described(found), *largest_lines(largest)])
 
 
 @command("end")
