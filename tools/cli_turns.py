@@ -56,10 +56,10 @@ def show(output: Output, turn: str, with_largest: bool) -> None:
         found = client.show(turn)
         largest = client.largest(found.key) if with_largest else None
     if largest is None:
-        output.answer(found, _described(found))
+        output.answer(found, described(found))
     else:
         document = {**found.model_dump(mode="json"), "largest": largest.model_dump(mode="json")}
-        output.answer(document, [*_described(found), *largest_lines(largest)])
+        output.answer(document, [*described(found), *largest_lines(largest)])
 
 
 @command("end")
@@ -71,7 +71,8 @@ def end(output: Output, turn: str) -> None:
     output.answer(ended, [f"turn {ended.turn} has ended"])
 
 
-def _described(turn: TurnView) -> Iterable[str]:
+def described(turn: TurnView) -> Iterable[str]:
+    """A turn, in lines for people."""
     for name in ("turn", "key", "agent", "user", "org", "uid", "gid", "state", "workspace"):
         yield f"{name:10} {getattr(turn, name)}"
     yield f"begun      {turn.begun_at:%Y-%m-%dT%H:%M:%SZ}"
