@@ -21,26 +21,42 @@ from fusefs.careful import Careful
 from fusefs.counting import StillCounting
 from fusefs.in_hand import Operation
 from fusefs.nodes import Realm
-from fusefs.recorder import Recorder, first_cell
+from fusefs.recorder import first_cell
 from fusefs.repeats import was_applied
 from policy.refusals import Refusal
 
 log = logging.getLogger(__name__)
+
+_OF_FILES = frozenset({"read", "write", "flush", "_flush", "release", "fsync"})
+_OF_LISTINGS = frozenset({"readdir", "releasedir", "fsyncdir"})
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 Decorator: TypeAlias = Callable[[Callable[Arguments, Answer]], Callable[Arguments, Coroutine[Any, Any, Answer]]]
 
 
-def _refuse(error: BaseException, handler: str, recorder: Recorder) -> FUSEError:
+def _refuse(error: BaseException, handler: str, arguments: Sequence[Any]) -> FUSEError:
     """What a handler may raise (anything else would end pyfuse3's loop, and the mount with it)."""
+    operations = arguments[0]
     number = errno.EIO
     if isinstance(error, (Refusal, OSError)) and error.errno:
         number = error.errno
     else:
-        log.error("%s failed", handler, exc_info=error)
-    recorder.errors[handler.removeprefix("_"), number] += 1
+        log.error("%s failed", handler, exc_info=error, extra={"turn": _turn(operations, handler, arguments[1])})
+    operations.recorder.errors[handler.removeprefix("_"), number] += 1
     return FUSEError(number)
+
+
+def _turn(operations: Any, handler: str, number: int) -> str | None:  # noqa: ANN401 - Operations are above this
+    """The turn that a request is about, by the number that stands first in it, if it can be told."""
+    if handler in _OF_FILES:
+        realm = operations.files.realm(number)
+    elif handler in _OF_LISTINGS:
+        realm = operations.listings.realm(number)
+    else:
+        node = operations.inodes.at_hand(number)
+        realm = None if node is None else node.realm
+    return getattr(realm, "turn", None)
 
 
 Find: TypeAlias = Callable[[Any, int], Awaitable[Realm | None]]
@@ -87,7 +103,7 @@ def _handler(find: Find, method: Callable[Arguments, Answer]) -> Callable[Argume
                 except StillCounting as still:
                     counted = still.counted
                 except Exception as error:
-                    raise _refuse(error, method.__name__, operations.recorder) from error
+                    raise _refuse(error, method.__name__, arguments) from error
                 await counted.wait()
         finally:
             operations.recorder.ended(first, begun)
@@ -130,7 +146,7 @@ def waiting_handler(
                 except FUSEError:  # of a handler that it has called
                     raise
                 except Exception as error:
-                    raise _refuse(error, method.__name__, operations.recorder) from error
+                    raise _refuse(error, method.__name__, arguments) from error
                 await counted.wait()
         finally:
             operations.recorder.ended(first, begun)
@@ -170,7 +186,7 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Argu
                     except StillCounting as still:
                         counted = still.counted
                     except Exception as error:
-                        raise _refuse(error, method.__name__, operations.recorder) from error
+                        raise _refuse(error, method.__name__, arguments) from error
                     await counted.wait()
             finally:
                 operations.recorder.ended(first, begun)
