@@ -8,6 +8,7 @@ from fusefs.messages import BeginTurn, TurnView, Usage
 from tools.cli_calls import asked
 from tools.cli_largest import largest_lines
 from tools.cli_output import Output, command, print_json, size, table
+from tools.turn_name import TURN
 
 
 @command("begin")
@@ -44,7 +45,7 @@ def _row(turn: TurnView) -> tuple[object, ...]:
 
 
 @command("show")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 @click.option("--largest", "with_largest", is_flag=True, help="Also its largest folders and files.")
 def show(output: Output, turn: str, with_largest: bool) -> None:
     """Show one live turn: who, since when, what it holds, what was refused.
@@ -63,7 +64,7 @@ def show(output: Output, turn: str, with_largest: bool) -> None:
 
 
 @command("end")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 def end(output: Output, turn: str) -> None:
     """End a turn: its workspace is gone at once, for everyone."""
     with output.client() as client:
