@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Annotated, Protocol
 
+import trio
 from fastapi import FastAPI, Path, Query, Response
 
 from fusefs import event_stream, views
@@ -98,10 +99,14 @@ def add(app: FastAPI, attachments: Attachments) -> None:
             ]
 
         async def _update(record: AttachmentRecord) -> str:
-            number = str(uuid.uuid5(uuid.UUID(record.turn[-32:]), str(record.seq)))
             content = await attachments.content(record)
-            artifact = artifacts.artifact(number, record.name, record.media_type, content, record.call_id)
-            return json.dumps(artifacts.artifact_update(task_id, context_id, artifact))
+
+            def dumped() -> str:
+                number = str(uuid.uuid5(uuid.UUID(record.turn[-32:]), str(record.seq)))
+                artifact = artifacts.artifact(number, record.name, record.media_type, content, record.call_id)
+                return json.dumps(artifacts.artifact_update(task_id, context_id, artifact))
+
+            return await trio.to_thread.run_sync(dumped)  # of 4 MiB it takes its time
 
         async def after(seq: int) -> Sequence[Told]:
             while records := await attachments.after(turn, seq):
@@ -110,6 +115,5 @@ def add(app: FastAPI, attachments: Attachments) -> None:
                 seq = records[-1].seq
             return ()
 
-        if follow:
-            return event_stream.stream(after, since)
-        return event_stream.backlog(await told(await attachments.so_far(turn, since)))
+        so_far = await attachments.so_far(turn, since)  # or there is no such turn
+        return event_stream.stream(after, since) if follow else event_stream.backlog(await told(so_far))

@@ -129,6 +129,7 @@ def m004_attachments(db: Database) -> None:
         """
     )
     db.execute("CREATE INDEX attachments_by_turn ON attachments (turn)")
+    db.execute("CREATE INDEX calls_by_turn ON calls (turn)")
     db.execute("CREATE INDEX attachments_by_call ON attachments (call)")
     db.execute("ALTER TABLE calls ADD COLUMN notes TEXT")
     db.execute("ALTER TABLE calls ADD COLUMN leaving TEXT")

@@ -30,7 +30,7 @@ class Removal:
 
     async def free(self, workspace: Workspace, tree: Path, held: Totals) -> None:
         """Remove the tree of a workspace that has ended, and let go of that."""
-        while not await on_behalf_of(workspace, partial(workspace.bury_known, at_most=1000)):
+        while not await on_behalf_of(workspace, partial(workspace.held.bury_known, workspace, at_most=1000)):
             await trio.lowlevel.checkpoint()
         await self.remove(tree, workspace.account.scratch, held)
         await on_behalf_of(workspace, workspace.close)

@@ -13,7 +13,7 @@ import trio
 
 from fusefs.accounting import Totals
 from fusefs.accounts import Accounts
-from fusefs.careful import alone
+from fusefs.careful import alone, on_behalf_of
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.inodes import UNCOUNTED
@@ -271,6 +271,17 @@ class Turns(LiveTurns):
         else:
             workspace.careful.put_off(stocktaking.begin)
         self._begun_stocktakings.append(stocktaking)
+        self._nursery.start_soon(self._judge_again, turn)
+
+    async def _judge_again(self, turn: Turn) -> None:
+        """Have verdicts again on what lies in a turn's outbox."""
+        await turn.counted.wait()
+        try:
+            outbox = await on_behalf_of(turn.workspace, turn.workspace.find_outbox)
+            if outbox is not None and not turn.workspace.ended:
+                await outbox.look_again()
+        except OSError as error:
+            log.warning("turn %s: the outbox cannot be read: %s", turn.record.id, error)
 
     def _take_up(self, record: TurnRecord) -> Turn:
         agent = self._agent(record.agent)

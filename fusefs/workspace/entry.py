@@ -81,7 +81,7 @@ class Entry(WritableNode):
         self.held = descriptor
         with suppress(OSError):  # the table is full: the next worker will not know of this one
             self.mark = self.realm.table.add(Kind.HELD, self.nodeid)
-        self.realm.holds(self)
+        self.realm.held.add(self)
 
     def let_go(self) -> None:
         """Give back what holds it: its name did not go after all."""
@@ -89,7 +89,7 @@ class Entry(WritableNode):
             disk.close(self.held)
             self.held = -1
             self.realm.table.remove(self.mark)
-            self.realm.holds_no_more(self)
+            self.realm.held.remove(self)
 
     def unused(self) -> None:
         """The kernel has forgotten it, and nothing here needs it any more."""

@@ -11,6 +11,7 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import trio
 
 from fusefs import backing, disk, holders
 from fusefs.careful import on_behalf_of
-from fusefs.nodes import Attributes, Caller, Node
+from fusefs.nodes import Attributes, Caller, Handle, Node
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import Life, RegularFile
@@ -76,6 +77,12 @@ class Outbox(WorkspaceDirectory):
         if not stat.S_ISREG(mode):
             raise NotPermitted("an outbox takes regular files only")
 
+    def create(self, name: bytes, flags: int, mode: int, caller: Caller) -> tuple[Entry, Attributes, Handle]:
+        entry, st, handle = super().create(name, flags, mode, caller)
+        if isinstance(entry, RegularFile):
+            entry.unjudged = True  # also where it stays empty
+        return entry, st, handle
+
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         self.check_kind(stat.S_IFDIR)
         return super().mkdir(name, mode, caller)
@@ -111,13 +118,20 @@ class Outbox(WorkspaceDirectory):
 
     def attribute(self, file: RegularFile) -> Callable[[], bytes]:
         """What finds out the value of `user.fusefs.verdict`. Raises OSError ENODATA for a file that is not in here."""
-        if not self.holds(file):
+        name = self._name_of(file)
+        if name is None:
             raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
         descriptor = file.open_backing(os.O_RDONLY)
         try:
-            return backing.in_thread(descriptor, partial(verdict_attribute, file.name, self.rules.types))
+            return backing.in_thread(descriptor, partial(verdict_attribute, name, self.rules.types))
         finally:
             disk.close(descriptor)
+
+    def _name_of(self, file: RegularFile) -> bytes | None:
+        """The name that a file has in here; it may have another one elsewhere."""
+        if file.life is not Life.NAMED:
+            return None
+        return next((name for parent, name in self.realm.names_of(file) if parent is self), None)
 
     def closing(self, file: RegularFile) -> Callable[[], Awaitable[None]] | None:
         """What is to be waited for before close(2) of a written file is answered; None where it may be at once.
@@ -170,7 +184,7 @@ class Outbox(WorkspaceDirectory):
         raise NotOutgoing(_ERRNO[verdict.rule], str(verdict.reason))
 
     def _put_down(self, file: RegularFile, name: bytes, verdict: Verdict) -> None:
-        if not self.holds(file) or file.name != name:  # renamed meanwhile, which has it judged again
+        if (self, name) not in self.realm.names_of(file):  # renamed meanwhile, which has it judged again
             return
         self.remember([(name, verdict)])
         if verdict.rule is not Rule.NAME:  # a temporary one is likely: the call's end tells
@@ -194,10 +208,17 @@ class Outbox(WorkspaceDirectory):
         self.unsettled += 1
         self.rules.start(partial(self._settle, file))
 
+    async def look_again(self) -> None:
+        """Judge what an earlier worker has left in here, so that there are verdicts again; nobody is told."""
+        directory = await on_behalf_of(self.realm, lambda: os.dup(self.descriptor()))
+        look = partial(_judge_all, directory, self.rules.types)
+        self.remember(await trio.to_thread.run_sync(look, limiter=self.realm.waits))
+
     async def _settle(self, file: RegularFile) -> None:
         try:
-            if self.holds(file) and file.unjudged and not file.writers and not self.realm.ended:
-                await self._judge(file)
+            name = self._name_of(file)
+            if name is not None and file.unjudged and not file.writers and not self.realm.ended:
+                await self._judge(file, name)
         except OSError as error:
             log.warning("turn %s: a file of the outbox cannot be read: %s", self.realm.turn, error)
         except Exception:
@@ -205,19 +226,35 @@ class Outbox(WorkspaceDirectory):
         finally:
             self.unsettled -= 1
 
-    async def _judge(self, file: RegularFile) -> None:
-        name = file.name
+    async def _judge(self, file: RegularFile, name: bytes) -> None:
         directory = await on_behalf_of(self.realm, lambda: os.dup(self.descriptor()))
         file.unjudged = False
 
         def look() -> Verdict:
             try:
-                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
+                return _judge_there(directory, name, self.rules.types)
             finally:
                 os.close(directory)
-            try:
-                return judge_waiting(name, self.rules.types, descriptor)
-            finally:
-                os.close(descriptor)
 
         self._put_down(file, name, await trio.to_thread.run_sync(look, limiter=self.realm.waits))
+
+
+def _judge_there(directory: int, name: bytes, types: tuple[str, ...]) -> Verdict:
+    """Judge a file by its name, in a worker thread. Raises OSError."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
+    try:
+        return judge_waiting(name, types, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _judge_all(directory: int, types: tuple[str, ...]) -> list[tuple[bytes, Verdict]]:
+    """Judge so many files as are remembered; closes the descriptor."""
+    found = []
+    try:
+        for name in os.listdir(backing.path_of(directory))[:REMEMBERED]:
+            with suppress(OSError):
+                found.append((name, _judge_there(directory, name, types)))
+    finally:
+        os.close(directory)
+    return found

@@ -15,10 +15,11 @@ from fusefs.accounting import Totals, TurnAccount
 from fusefs.careful import Careful
 from fusefs.inodes import UNCOUNTED
 from fusefs.nodes import Realm
-from fusefs.tombstones import Tombstone, bury
+from fusefs.tombstones import Tombstone
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
 from fusefs.workspace.file import Life, RegularFile
+from fusefs.workspace.held import Held
 from fusefs.workspace.orphans import Orphans
 from fusefs.workspace.outbox import NAME as OUTBOX
 from fusefs.workspace.outbox import Outbox, OutboxRules
@@ -36,8 +37,6 @@ _KINDS: dict[int, type[RegularFile | WorkspaceDirectory | Link]] = {
 }
 MOST_WAITING = 8
 """Threads that wait for a disk on behalf of one workspace; more of its requests wait for these."""
-MOST_HELD = 512
-"""Inodes without a name that descriptors keep for one workspace, for programs that still look at them."""
 
 
 class Workspace(Realm):
@@ -72,7 +71,7 @@ class Workspace(Realm):
         self.inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
-        self._held: dict[Entry, None] = {}
+        self.held = Held(self.inodes, self.table)
         self._unfreed: dict[RegularFile, None] = {}
         self.rules = rules
         self.outbox: Outbox | None = None
@@ -171,6 +170,10 @@ class Workspace(Realm):
             self.account.settle(-backing.charged_bytes(st), -1)
         else:
             entry.unlinked()
+
+    def names_of(self, entry: Entry) -> list[tuple[WorkspaceDirectory, bytes]]:
+        """The names that are known of an entry, with their directories."""
+        return [(entry.parent, entry.name), *self._other_names.get(entry.nodeid, ())]
 
     def moved(
         self,
@@ -297,36 +300,6 @@ class Workspace(Realm):
         if name == b"user.fusefs.verdict" and isinstance(entry, RegularFile) and self.outbox is not None:
             return self.outbox.attribute(entry)
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
-
-    def holds(self, entry: Entry) -> None:
-        """A descriptor keeps an entry. Where these are too many, the first ones make way to tombstones."""
-        self._held[entry] = None
-        self.inodes.keep(entry)
-        if len(self._held) > MOST_HELD:
-            oldest = next((held for held in self._held if not held.needed()), None)
-            if oldest is not None:
-                self._bury(oldest)
-
-    def holds_no_more(self, entry: Entry) -> None:
-        """It does so no more."""
-        self._held.pop(entry, None)
-        self.inodes.keep_no_more(entry)
-
-    def bury_known(self, *, at_most: int) -> bool:
-        """Put tombstones in the place of inodes that the kernel may still name, so many at most; whether that was all.
-
-        The turn has ended and its tree is about to be removed: their numbers will be free.
-        """
-        known = [node for node in self.inodes if node.realm is self and isinstance(node, Entry)]
-        for entry in known[:at_most]:
-            self._bury(entry)
-        return len(known) <= at_most
-
-    def _bury(self, entry: Entry) -> None:
-        self.inodes.discard(entry.nodeid)
-        entry.close()
-        if entry.lookups > 0:
-            bury(self.inodes, self.table, entry.nodeid, entry.lookups)
 
     def close(self) -> None:
         """Let go of the backing directory: the workspace has ended and its tree is gone."""

@@ -56,7 +56,7 @@ class Left:
     def close(self) -> None:
         """Let go of what was served."""
         for workspace in self._served:
-            workspace.bury_known(at_most=len(self.inodes))
+            workspace.held.bury_known(workspace, at_most=len(self.inodes))
             workspace.close()
         os.close(self._table.descriptor)
 

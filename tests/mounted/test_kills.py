@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.workspace.workspace import MOST_HELD
+from fusefs.workspace.held import MOST_HELD
 from tests.mounted import storm
 from tests.mounted.compare import tree_of
 from tests.mounted.harness import Daemon, holds_within, running_daemon
