@@ -63,6 +63,9 @@ class Calls:
         self._closed: set[str] = set()
         self._changing: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)  # one for each turn
 
+    def __len__(self) -> int:
+        return len(self._live)
+
     def of_turn(self, key: str) -> list[CallRecord]:
         """The live calls of a turn."""
         return [call.record for call in self._live.values() if call.record.turn == key]

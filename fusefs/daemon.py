@@ -17,7 +17,7 @@ from typing import Any
 import pyfuse3
 import trio
 
-from fusefs import __version__, backing, requests, session, space, status, tombstones
+from fusefs import __version__, backing, control_operators, requests, session, space, status, tombstones
 from fusefs.accounts import Accounts
 from fusefs.calls import Calls
 from fusefs.context import opening
@@ -33,10 +33,12 @@ from fusefs.handed_over import HandedOver
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
+from fusefs.inspection import Inspection
 from fusefs.journal import Journal
 from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
+from fusefs.metrics import Metrics
 from fusefs.operation_log import OperationLog
 from fusefs.operation_records import OperationRecords
 from fusefs.operations import Operations
@@ -171,6 +173,8 @@ async def _serve(
         app = create_app(lives, accounts, events, done, info, make_way)
         add_context(app, library, turns)
         nursery.start_soon(partial(library.retain, turns.generations_in_use, resumed=inherited.resumed))
+        metrics = Metrics(operations, lives, accounts, events, info, kernel.device_number)
+        control_operators.add(app, Inspection(lives, layout), metrics.text)
         underway = Underway()
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
@@ -262,7 +266,9 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = types.SimpleNamespace(handed_over=None)
-    add_context(create_app(nobody, nobody, nobody, nobody, nobody, nobody), nobody, nobody)
+    app = create_app(nobody, nobody, nobody, nobody, nobody, nobody)
+    add_context(app, nobody, nobody)
+    control_operators.add(app, nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:

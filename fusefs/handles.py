@@ -99,8 +99,10 @@ class Handles(Generic[Opened]):
         opened = self._opened.get(number)
         if opened is None:
             opened = self._left_open(number)
-        if opened.realm.ended:
+        realm = opened.realm
+        if realm.ended:
             raise TurnEnded
+        realm.operations += 1
         return opened
 
     def _left_open(self, number: int) -> Opened:

@@ -175,8 +175,10 @@ class Inodes:
         node = self._nodes.get(nodeid) or self._sought(nodeid)
         if node is None:
             raise Stale
-        if node.realm.ended:
+        realm = node.realm
+        if realm.ended:
             raise TurnEnded
+        realm.operations += 1
         return node
 
     # One gate for every request that changes something: what is not writable answers EROFS.

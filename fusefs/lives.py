@@ -52,6 +52,10 @@ class Lives:
         """The live calls of a turn."""
         return self._calls.of_turn(key)
 
+    def live_calls(self) -> int:
+        """How many calls are live."""
+        return len(self._calls)
+
     async def find(self, turn: str) -> Turn:
         """A live turn by its id or key. Raises NoSuchTurn, TurnOver."""
         return await self._turns.find(turn)

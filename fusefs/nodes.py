@@ -80,18 +80,22 @@ class Realm:
     """What nodes live and end with: a workspace ends, the fixed part of the tree does not.
 
     `opened` counts its open files and directories, of which there may be `most_opened`. `careful` runs its operations
-    while its disk may make them wait. `waits` bounds the threads that wait for the disk on its behalf.
+    while its disk may make them wait. `waits` bounds the threads that wait for the disk on its behalf. `operations`
+    counts requests that were about one of its nodes or open files, `read_bytes` and `written_bytes` what went through.
     """
 
     root_nodeid = 0
     """The nodeid of a turn's root; 0 for the fixed part."""
-    __slots__ = ("careful", "ended", "most_opened", "opened", "waits")
+    __slots__ = ("careful", "ended", "most_opened", "opened", "operations", "read_bytes", "waits", "written_bytes")
 
     def __init__(self, most_opened: int = 1 << 16, waits: "trio.CapacityLimiter | None" = None) -> None:
         self.careful: Careful | None = None
         self.ended = False
         self.waits = waits
         self.opened = 0
+        self.operations = 0
+        self.read_bytes = 0
+        self.written_bytes = 0
         self.most_opened = most_opened
 
 

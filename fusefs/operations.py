@@ -22,6 +22,7 @@ from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
 from fusefs.nodes import Attributes, Handle, Listing, Node, Realm, Value, WritableHandle
+from fusefs.recorder import Recorder
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
@@ -31,6 +32,8 @@ Answer = TypeVar("Answer")
 
 Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
+
+Data = TypeVar("Data", bytes, memoryview, bytes | memoryview)
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
@@ -50,6 +53,7 @@ class Operations(pyfuse3.Operations):
         self.inodes = inodes
         self.in_hand = in_hand
         self.careful = careful
+        self.recorder = Recorder()
         self._space = space
         self._in_threads = 0
 
@@ -229,17 +233,25 @@ class Operations(pyfuse3.Operations):
         realm = handle.realm
         if realm.careful is None:
             try:
-                return handle.read(offset, size)
+                return self._read(realm, handle.read(offset, size))
             except BlockingIOError:
                 pass
-        return await self._in_thread(realm, handle.read_waiting(offset, size))
+        return self._read(realm, await self._in_thread(realm, handle.read_waiting(offset, size)))
+
+    def _read(self, realm: Realm, data: Data) -> Data:
+        self.recorder.read_bytes += len(data)
+        realm.read_bytes += len(data)
+        return data
 
     @file_handler
     def write(self, fh: int, offset: int, data: bytes) -> int:
         handle = self.files.live(fh)
         if not isinstance(handle, WritableHandle):
             raise ReadOnly
-        return handle.write(offset, data)
+        written = handle.write(offset, data)
+        self.recorder.written_bytes += written
+        handle.realm.written_bytes += written
+        return written
 
     @file_handler
     def _flush(self, fh: int) -> Callable[[], Awaitable[None]] | None:

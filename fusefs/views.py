@@ -87,7 +87,7 @@ def turn_view(turn: LiveTurn, mountpoint: str, calls: Iterable[CallRecord]) -> T
         workspace=turn_begun(turn, mountpoint).workspace,
         usage=usage(turn.account),
         refused_count=turn.account.refused_count,
-        refused=[_refused(event) for event in turn.account.refused],
+        refused=[refused(event) for event in turn.account.refused],
         calls=[_call_view(call) for call in calls],
         verdicts=[_verdict(name, judged) for name, judged in turn.verdicts()],
     )
@@ -155,7 +155,7 @@ def _note(hit: LimitHit) -> str:
 
 def limit_hit(event: accounting.Refused, count: int, *, stopped: bool) -> LimitHit:
     """What is kept with a call of the first refusal since it began."""
-    told = _refused(event)
+    told = refused(event)
     return LimitHit(**told.model_dump(exclude={"detail"}), message=told.detail, count=count, stopped=stopped)
 
 
@@ -226,7 +226,8 @@ def _orgs(turns: Sequence[LiveTurn]) -> list[Account]:
     ]
 
 
-def _refused(event: accounting.Refused) -> Refused:
+def refused(event: accounting.Refused) -> Refused:
+    """What a limit refused."""
     return Refused(
         at=_time(event.at),
         limit=event.refusal.limit,

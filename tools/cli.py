@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from fusefs import __version__
-from tools import cli_calls, cli_context, cli_events, cli_host, cli_log, cli_turns
+from tools import cli_calls, cli_context, cli_events, cli_host, cli_log, cli_top, cli_turns, cli_usage
 from tools.cli_output import General, json_option, socket_option
 
 
@@ -57,9 +57,9 @@ for _command in (
     turn.add_command(_command)
 for _command in (cli_calls.begin, cli_calls.end, cli_calls.attachments):
     call.add_command(_command)
-for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
+for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_usage.usage):
     main.add_command(_command)
-for _command in (cli_events.events, cli_log.log):
+for _command in (cli_events.events, cli_log.log, cli_top.top):
     main.add_command(_command)
 
 

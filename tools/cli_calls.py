@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from fusefs.messages import Attachment, BeginCall, CallEnded, ChangeLimits, EndCall
 from tools.cli_output import Output, command, print_json, size, table
 from tools.exits import Exit, Failure
+from tools.turn_name import TURN
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -34,7 +35,7 @@ def context_options(work: Callable[..., None]) -> Callable[..., None]:
 
 
 @command("begin")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 @click.option("--call", metavar="ID", help="Your own id of the call; one is made where you give none.")
 @click.option("--pid", type=int, metavar="PID", help="A process of the call: all that it starts belongs to it.")
 @click.option("--agent", metavar="A", help="With --user: begin the turn where its id is new.")
@@ -105,7 +106,7 @@ def _ended_lines(ended: CallEnded) -> Iterable[str]:
 
 
 @command("empty")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 def empty(output: Output, turn: str) -> None:
     """Empty the workspace of TURN: what was in it is gone at once, for everyone. Its calls go on."""
     with output.client() as client:
@@ -114,7 +115,7 @@ def empty(output: Output, turn: str) -> None:
 
 
 @command("limit")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 @click.option("--turn-disk", required=True, metavar="SIZE", help="What it may hold, such as 128m.")
 @click.option("--force", is_flag=True, default=None, help="Also where it holds more than that.")
 def limit(output: Output, turn: str, **fields: object) -> None:

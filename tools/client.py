@@ -35,6 +35,7 @@ from fusefs.messages import (
     TurnView,
     UsageBy,
 )
+from fusefs.operator_messages import Activity, Largest
 from tools import context_questions, questions
 from tools.context_questions import EVERYTHING, LISTED_BYTES, LISTED_ENTRIES, READ_BYTES, Whose
 from tools.event_stream import RECONNECT_SECONDS, Cursor
@@ -106,6 +107,18 @@ class Client:
     def show(self, turn: str) -> TurnView:
         """A live turn, by id or key."""
         return self._send(questions.show(turn))
+
+    def largest(self, turn: str) -> Largest:
+        """The largest folders and files of a live turn, by id or key."""
+        return self._send(questions.largest(turn))
+
+    def activity(self) -> Activity:
+        """What goes on in the live turns."""
+        return self._send(questions.activity())
+
+    def metrics(self) -> bytes:
+        """The daemon's metrics, in Prometheus text."""
+        return self._send(questions.metrics())
 
     def end(self, turn: str) -> TurnView:
         """End a live turn, by id or key."""

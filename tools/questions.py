@@ -30,6 +30,7 @@ from fusefs.messages import (
     TurnView,
     UsageBy,
 )
+from fusefs.operator_messages import Activity, Largest
 from tools.asking import TRIES
 from tools.event_stream import Cursor
 from tools.reaching import ControlError, refused
@@ -118,6 +119,21 @@ def component(id: str) -> str:
 def show(turn: str) -> Question[TurnView]:
     """One live turn."""
     return Question("GET", _turn_path(turn), TypeAdapter(TurnView))
+
+
+def largest(turn: str) -> Question[Largest]:
+    """What a turn's room went to."""
+    return Question("GET", _turn_path(turn) + "/largest", TypeAdapter(Largest))
+
+
+def activity() -> Question[Activity]:
+    """What goes on."""
+    return Question("GET", "/v1/activity", TypeAdapter(Activity))
+
+
+def metrics() -> Question[bytes]:
+    """The metrics."""
+    return Question("GET", "/metrics", RAW)
 
 
 def end(turn: str) -> Question[TurnView]:
