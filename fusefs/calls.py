@@ -2,7 +2,6 @@
 
 import logging
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -12,18 +11,18 @@ import trio
 
 from fusefs import views
 from fusefs.accounting import Refused
-from fusefs.call import Call, Turn
+from fusefs.call import Call, Turn, check_same, new_call, result_of
+from fusefs.call_messages import BeginCall, EndCall, HowEnded
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
-from fusefs.messages import BeginCall, EndCall, HowEnded
-from fusefs.operation_log import OK, Op, command_line
+from fusefs.operation_log import Op
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace
 from policy.limits import Limit
-from policy.refusals import CallConflict, LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
+from policy.refusals import LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
 
 log = logging.getLogger(__name__)
 
@@ -81,11 +80,11 @@ class Calls:
                 raise TurnOver(turn.record.id)
             live = None if request.call is None else self._live.get(request.call)
             if live is not None:
-                _check_same(live.record, key, request.pid)
+                check_same(live.record, key, request.pid)
                 if request.pid is None or live.process is not None:
                     return live.record
             process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
-            call = live or Call(_new_record(request, key), turn)
+            call = live or Call(new_call(request, key), turn)
             try:
                 await self._hold(call, process, is_new=live is None)
             except BaseException:
@@ -233,7 +232,7 @@ class Calls:
         workspace, record = self._workspace_of(call.record.turn), call.record
         if workspace is None or workspace.log is None or record.command is None:
             return
-        workspace.log.add(Op.EXECUTE, record.command.encode(), _result(record), call=record.id)
+        workspace.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
 
     async def stop_turn(self, turn: Turn) -> None:
         """Kill every process of a turn's calls; from now on it takes no more calls."""
@@ -307,25 +306,3 @@ class Calls:
             if record.leaving is not None:
                 self._nursery.start_soon(self._take_out_again, record)
         self._taking.sweep(live)
-
-
-def _result(record: CallRecord) -> str:
-    """How a call ended, for the log; one that is over without a word of its end was stopped."""
-    if record.how is None:
-        return "stopped"
-    if record.signal is not None:
-        return f"signal {record.signal}"
-    return OK if record.exit_status in (0, None) else f"exit {record.exit_status}"
-
-
-def _new_record(request: BeginCall, key: str) -> CallRecord:
-    command = None if request.command is None else command_line(request.command)
-    return CallRecord(request.call or str(uuid.uuid4()), key, time.time(), command=command)
-
-
-def _check_same(record: CallRecord, key: str, pid: int | None) -> None:
-    """Raise CallConflict where a live call is not the one that is to begin."""
-    if record.turn != key:
-        raise CallConflict(record.id, "in another turn")
-    if None not in (pid, record.pid) and pid != record.pid:
-        raise CallConflict(record.id, f"with process {record.pid}")

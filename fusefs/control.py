@@ -12,24 +12,12 @@ from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
 from fusefs import __version__, accounting, control_operations, control_outbox, event_stream, problems, views
+from fusefs.call_messages import BeginCall, CallBegun, CallEnded, EndCall
 from fusefs.control_socket import PEER, Peer
 from fusefs.event_records import Told
 from fusefs.event_schema import Event
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
-from fusefs.messages import (
-    Account,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
 from policy.refusals import InvalidRequest, LimitUnderUse
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 from fastapi import FastAPI, Query
 from pydantic import AwareDatetime
 
-from fusefs import messages
+from fusefs import call_messages
 from fusefs.operation_log import Op
 from fusefs.operation_records import Asked, Operation
 
@@ -33,14 +33,14 @@ def add(app: FastAPI, operations: Operations) -> None:
         since: Annotated[AwareDatetime | None, Query(description="not before this time")] = None,
         page: Annotated[int, Query(ge=1, description="1 has the newest")] = 1,
         a_page: Annotated[int, Query(ge=1, le=MOST_A_PAGE, description="how many make a page")] = A_PAGE,
-    ) -> messages.Operations:
+    ) -> call_messages.Operations:
         """What turns have done, up to this moment: path and result, never content."""
         from_time = None if since is None else since.timestamp()
         found = await operations.select(Asked(turn, user, op, failed, from_time), page, a_page)
         shown = [_shown(operation) for operation in reversed(found[:a_page])]
-        return messages.Operations(page=page, has_more=len(found) > a_page, operations=shown)
+        return call_messages.Operations(page=page, has_more=len(found) > a_page, operations=shown)
 
 
-def _shown(operation: Operation) -> messages.Operation:
+def _shown(operation: Operation) -> call_messages.Operation:
     fields = operation._asdict()
-    return messages.Operation(**{**fields, "at": datetime.fromtimestamp(operation.at, UTC)})
+    return call_messages.Operation(**{**fields, "at": datetime.fromtimestamp(operation.at, UTC)})

@@ -14,6 +14,7 @@ import pyfuse3
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, StatvfsData
 
+from fusefs import again
 from fusefs.answers import change, entry, missing
 from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
@@ -99,7 +100,7 @@ class Operations(pyfuse3.Operations):
     def _listed_again(self, opened: Opened) -> Listing:
         return self.inodes.directory(opened.nodeid).listing()
 
-    def _found(self, node: Node, st: Attributes) -> EntryAttributes:
+    def found(self, node: Node, st: Attributes) -> EntryAttributes:
         """Answer with an entry, which the kernel counts as a lookup of its node."""
         node.lookups += 1
         return entry(node, st)
@@ -108,7 +109,7 @@ class Operations(pyfuse3.Operations):
     def lookup(self, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self.inodes.directory(parent)
         try:
-            return self._found(*directory.lookup(name))
+            return self.found(*directory.lookup(name))
         except FileNotFoundError:
             return missing(directory)
 
@@ -148,56 +149,32 @@ class Operations(pyfuse3.Operations):
     def readlink(self, nodeid: int, ctx: RequestContext) -> bytes:
         return self.inodes.symlink(nodeid).target()
 
-    # What answers a change that an earlier worker had applied, and the kernel has sent again.
-
-    def _mknod_again(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).made_before(name, mode, ctx))
-
-    def _mkdir_again(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).made_before(name, 0, ctx))
-
-    def _symlink_again(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).made_before(name, 0, ctx))
-
-    def _link_again(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.directory(parent).lookup(name))
-
-    def _create_again(
-        self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
-    ) -> tuple[FileInfo, EntryAttributes]:
-        node, st = self.inodes.writable_directory(parent).made_before(name, mode, ctx)
-        handle = self.inodes.writable_file(node.nodeid).open_for(flags, ctx)
-        return self._opened(handle, node.nodeid, flags, ctx), self._found(node, st)
-
-    def _nothing_again(self, *_: object) -> None:
-        return None
-
-    @changing(2, _mknod_again)
+    @changing(2, again.mknod)
     def mknod(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).mknod(name, mode, ctx))
+        return self.found(*self.inodes.writable_directory(parent).mknod(name, mode, ctx))
 
-    @changing(2, _mkdir_again)
+    @changing(2, again.mkdir)
     def mkdir(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).mkdir(name, mode, ctx))
+        return self.found(*self.inodes.writable_directory(parent).mkdir(name, mode, ctx))
 
-    @changing(2, _symlink_again)
+    @changing(2, again.symlink)
     def symlink(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).symlink(name, target, ctx))
+        return self.found(*self.inodes.writable_directory(parent).symlink(name, target, ctx))
 
-    @changing(3, _link_again)
+    @changing(3, again.link)
     def link(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         node = self.inodes.live(nodeid)
-        return self._found(*self.inodes.writable_directory(parent).link(node, name))
+        return self.found(*self.inodes.writable_directory(parent).link(node, name))
 
-    @changing(2, _nothing_again)
+    @changing(2, again.nothing)
     def unlink(self, parent: int, name: bytes, ctx: RequestContext) -> None:
         self.inodes.writable_directory(parent).unlink(name)
 
-    @changing(2, _nothing_again)
+    @changing(2, again.nothing)
     def rmdir(self, parent: int, name: bytes, ctx: RequestContext) -> None:
         self.inodes.writable_directory(parent).rmdir(name)
 
-    @changing(5, _nothing_again)
+    @changing(5, again.nothing)
     def rename(
         self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: RequestContext
     ) -> None:
@@ -207,21 +184,21 @@ class Operations(pyfuse3.Operations):
             self.in_hand.take(("rename", parent, name, new_parent, new_name, flags, mark))
         directory.rename(name, self.inodes.writable_directory(new_parent), new_name, flags)
 
-    @changing(2, _create_again)
+    @changing(2, again.create)
     def create(
         self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
         directory = self.inodes.writable_directory(parent)
         node, st, handle = directory.create(name, flags, mode, ctx)
-        return self._opened(handle, node.nodeid, flags, ctx), self._found(node, st)
+        return self.opened(handle, node.nodeid, flags, ctx), self.found(node, st)
 
     @handler
     def open(self, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         if flags & _WRITING:
-            return self._opened(self.inodes.writable_file(nodeid).open_for(flags, ctx), nodeid, flags, ctx)
-        return self._opened(self.inodes.file(nodeid).open(), nodeid, flags, ctx)
+            return self.opened(self.inodes.writable_file(nodeid).open_for(flags, ctx), nodeid, flags, ctx)
+        return self.opened(self.inodes.file(nodeid).open(), nodeid, flags, ctx)
 
-    def _opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
+    def opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         number = self.files.add(handle, nodeid, flags, ctx)
         return FileInfo(number, not handle.cached, handle.cached)
 
@@ -325,7 +302,7 @@ class Operations(pyfuse3.Operations):
     def setxattr(self, nodeid: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         self.inodes.writable(nodeid).set_xattr(name, value)
 
-    @changing(2, _nothing_again)
+    @changing(2, again.nothing)
     def removexattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> None:
         self.inodes.writable(nodeid).remove_xattr(name)
 

@@ -10,18 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from fusefs import accounting
+from fusefs.call_messages import Attachment, CallBegun, CallEnded, HowEnded, LimitHit
 from fusefs.grips import CALL_VARIABLE
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.judging import Judged
 from fusefs.messages import (
     Account,
     AccountKind,
-    Attachment,
-    CallBegun,
-    CallEnded,
     CallView,
-    HowEnded,
-    LimitHit,
     LimitsChanged,
     Refused,
     TurnBegun,

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from fusefs.accounting import TurnAccount
 from fusefs.accounts import Accounts
+from fusefs.call_messages import BeginCall, EndCall
 from fusefs.events import Events
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.judging import Judged
-from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall
+from fusefs.messages import BeginTurn, DaemonInfo
 from fusefs.operation_records import Asked, Operation
 from policy.limits import AgentLimits, Bounds, check_turn_disk
 from policy.refusals import LimitUnderUse, NoSuchAttachment, NoSuchCall, NoSuchTurn

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 from pydantic import BaseModel, ValidationError
 
-from fusefs.messages import Attachment, BeginCall, CallEnded, ChangeLimits, EndCall
+from fusefs.call_messages import Attachment, BeginCall, CallEnded, EndCall
+from fusefs.messages import ChangeLimits
 from tools.cli_output import Output, command, print_json, size, table
 from tools.exits import Exit, Failure
 from tools.turn_name import TURN

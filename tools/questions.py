@@ -13,23 +13,9 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
 from fusefs.event_schema import Event
-from fusefs.messages import (
-    Account,
-    Attachment,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    Operations,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
 from fusefs.operator_messages import Activity, Largest
 from tools.asking import TRIES
 from tools.event_stream import Cursor

@@ -14,24 +14,10 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 import trio
 
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
 from fusefs.context_messages import FileView, FolderView
 from fusefs.event_schema import Event
-from fusefs.messages import (
-    Account,
-    Attachment,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    Operations,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
 from fusefs.operator_messages import Activity, Largest
 from tools import context_questions, questions
 from tools.context_questions import EVERYTHING, LISTED_BYTES, LISTED_ENTRIES, READ_BYTES, Whose

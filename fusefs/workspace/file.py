@@ -249,7 +249,7 @@ class RegularFile(Entry, WritableFile):
         """One handle less."""
         self.opens -= 1
         if not self.opens and self.life is Life.ORPHAN:
-            self.realm.free_orphan(self)
+            self.realm.deleted.free(self)
 
 
 def _without_names(st: os.stat_result) -> os.stat_result:

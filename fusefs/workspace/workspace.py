@@ -11,15 +11,15 @@ from contextlib import contextmanager, suppress
 import trio
 
 from fusefs import backing, disk
-from fusefs.accounting import Totals, TurnAccount
+from fusefs.accounting import TurnAccount
 from fusefs.careful import Careful
-from fusefs.inodes import UNCOUNTED
 from fusefs.nodes import Realm, Value
 from fusefs.operation_log import TurnLog
 from fusefs.tombstones import Tombstone
+from fusefs.workspace.deleted import Deleted
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
-from fusefs.workspace.file import Life, RegularFile
+from fusefs.workspace.file import RegularFile
 from fusefs.workspace.held import Held
 from fusefs.workspace.orphans import Orphans
 from fusefs.workspace.outbox import NAME as OUTBOX
@@ -78,7 +78,7 @@ class Workspace(Realm):
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
         self.held = Held(self.inodes, self.table)
-        self._unfreed: dict[RegularFile, None] = {}
+        self.deleted = Deleted(self)
         self.rules = rules
         self.log = log
         self.outbox: Outbox | None = None
@@ -224,54 +224,9 @@ class Workspace(Realm):
             entry = entry.parent
             entry.children -= 1
 
-    def take_orphans(self) -> Totals:
-        """Know the files without a name that an earlier worker of this session had open; answers what they hold."""
-        files = [self._take_orphan(descriptor) for descriptor in self.orphans.held()]
-        for file in files:
-            self.inodes.was_found(file.nodeid)
-        return Totals(sum(file.charged for file in files), len(files))
-
-    def _take_orphan(self, descriptor: int) -> RegularFile:
-        file = RegularFile(self, disk.fstat(descriptor), self.root, b"")
-        file.lookups = UNCOUNTED
-        file.life = Life.ORPHAN
-        file.held_by(descriptor)
-        self.inodes.add(file)
-        return file
-
-    def clear_orphans(self) -> Totals:
-        """Remove those of an earlier session: nobody has them open."""
-        self.orphans.clear()
-        return Totals(0, 0)
-
-    def sweep_orphans(self) -> None:
-        """Remove orphans that turned out to be open no more."""
-        for node in self.inodes:
-            if node.realm is self and isinstance(node, RegularFile) and node.life is Life.ORPHAN and not node.opens:
-                self.free_orphan(node)
-
-    def free_orphan(self, file: RegularFile) -> None:
-        """Remove a file that has no name and is open no more; later, where the disk fails."""
-        try:
-            self.orphans.remove(file.nodeid)
-        except OSError as error:
-            if file not in self._unfreed:
-                log.error("turn %s: cannot free what it has deleted for now: %s", self.turn, error)
-            self._unfreed[file] = None
-            return
-        self._unfreed.pop(file, None)
-        file.unlinked()
-
     def number_is_taken(self, nodeid: int) -> bool:
         """Whether an inode's number still means an earlier one to the kernel."""
         return isinstance(self.inodes.known(nodeid), Tombstone)
-
-    def release_numbers(self) -> None:
-        """Give back inodes that were kept out of use only as long as their number was taken, or the disk failed."""
-        for file in list(self._unfreed):
-            self.free_orphan(file)
-            self.drop(file)
-        self.orphans.release_aside(self.number_is_taken)
 
     def admit(self, grown_bytes: int, grown_inodes: int, entry: Entry, *name: bytes) -> None:
         """Let a growth pass, or raise LimitReached, with no room kept back that is not needed.

@@ -6,7 +6,8 @@ import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
-from fusefs.messages import BeginCall, BeginTurn, EndCall, UsageBy
+from fusefs.call_messages import BeginCall, EndCall
+from fusefs.messages import BeginTurn, UsageBy
 from tests.mounted.harness import Daemon, mountpoints, running_daemon
 from tests.mounted.tight import soon
 from tools.client import Client

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.messages import BeginTurn, Operation
+from fusefs.call_messages import Operation
+from fusefs.messages import BeginTurn
 from tests.mounted.harness import Daemon, holds_within, running_daemon
 from tests.mounted.workers import another_worker
 from tools.client import Client, Turn

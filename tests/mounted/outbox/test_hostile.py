@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.call_messages import BeginCall, CallEnded, EndCall
 from fusefs.freezing import MOST_NOTES
-from fusefs.messages import BeginCall, CallEnded, EndCall
 from tests.mounted import libc
 from tests.mounted.outbox.contents import BILLION_LAUGHS, CSV, MIB, PDF, PNG, POLYGLOT, SVG, long_svg
 from tests.mounted.outbox.turns import EMPTY, Giving
