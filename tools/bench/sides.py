@@ -3,11 +3,12 @@
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,6 +86,7 @@ class Fusefs:
     @contextmanager
     def mounted(self) -> Iterator[Client]:
         """Mount it, and unmount it whatever happens."""
+        supervisors: list[int] = []
         self.mountpoint.mkdir(parents=True)
         (self.base / "config.toml").write_text(CONFIG)
         try:
@@ -92,10 +94,19 @@ class Fusefs:
                 "mount", self.mountpoint, "--state", self.base / "state", "--config", self.base / "config.toml"
             )
             with Client(self.socket) as client:
+                supervisors.append(client.daemon().supervisor_pid)
                 yield client
         finally:
             _unmount(self.mountpoint)
-            _wait_until(lambda: not self.socket.exists())
+            self._see_it_end(supervisors)
+
+    def _see_it_end(self, supervisors: Sequence[int]) -> None:
+        """Raises TimeoutError. A sandbox that was started meanwhile may see the mount still, and keep it in being."""
+        with suppress(TimeoutError):
+            return _wait_until(lambda: not self.socket.exists())
+        for supervisor in supervisors:
+            os.kill(supervisor, signal.SIGTERM)
+        _wait_until(lambda: not self.socket.exists())
 
 
 @contextmanager
