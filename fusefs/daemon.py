@@ -147,7 +147,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         layout = Layout(settings.state)
         memory, shown = shared.table.contexts(), surfaces.context
-        library = opening.library(contexts, inodes, memory, shared.reader, shown, events, retention, nursery)
+        library = opening.library(contexts, inodes, memory, shared.reader, shown, events, done, retention, nursery)
         tell_refusal = refused.send_nowait
         turns = Turns(
             settings.deployment, layout, journal, accounts, surfaces, events, done, tell_refusal, nursery, library

@@ -121,6 +121,11 @@ class OperationLog:
         """What takes down the operations of a turn; None where none are to be."""
         return None if self._recorded == "off" else TurnLog(self.put, turn, self._recorded == "all")
 
+    def tell_published(self, org: str, generation: int, uid: int) -> None:
+        """Put down that an org's context has a new generation."""
+        if self._recorded != "off":
+            self.put(Done(time.time(), None, None, Op.PUBLISH, f"{org}: generation {generation}", OK, f"uid {uid}"))
+
     def put(self, done: Done) -> None:
         """Put down an operation. To be called in the daemon's loop only."""
         if len(self._waiting) >= MOST_WAITING:

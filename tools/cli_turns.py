@@ -84,6 +84,9 @@ def described(turn: TurnView) -> Iterable[str]:
     for call in turn.calls:
         known = "" if call.known_by is None else f", process {call.pid}, known by {call.known_by}"
         yield f"call       {call.call}, since {call.begun_at:%H:%M:%S}{known}"
+    for verdict in turn.verdicts:
+        why = "" if verdict.reason is None else f": {verdict.reason}"
+        yield f"outbox     {verdict.verdict}  {verdict.name}, {size(verdict.size)}{why}"
     yield f"refused    {turn.refused_count}"
     for refusal in turn.refused:
         yield f"  {refusal.at:%H:%M:%S}  {refusal.detail}"

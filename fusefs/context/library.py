@@ -26,6 +26,7 @@ from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.journal import JournalUnusable
 from fusefs.nodes import Node, Realm
+from fusefs.operation_log import OperationLog
 from fusefs.tree import FixedDirectory
 from policy.refusals import NoSuchContext, NotATree
 from policy.retention import Retention, due
@@ -52,9 +53,11 @@ class Library:
         shelf: Shelf,
         shown: FixedDirectory,
         events: Events,
+        log_of_operations: OperationLog,
         kept: Retention,
     ) -> None:
         """Raises JournalUnusable."""
+        self._operations = log_of_operations
         self.store = store
         self.shelf = shelf
         self._generations = generations
@@ -158,6 +161,7 @@ class Library:
         is_new = before is None
         self._show(generation)
         self._events.tell(Kind.PUBLISHED, org=generation.org, generation=generation.number, of=generation.of)
+        self._operations.tell_published(generation.org, generation.number, generation.uid)
         changed = await trio.to_thread.run_sync(self._changed_names, before, generation)
         edition = self._editions[generation.org]
         # Out of a handler, and after it is shown: a look that the kernel is in the middle of is waited for.

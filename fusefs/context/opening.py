@@ -19,6 +19,7 @@ from fusefs.context.store import Store
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.inodes import Inodes
+from fusefs.operation_log import OperationLog
 from fusefs.tree import FixedDirectory
 from policy.retention import Retention
 
@@ -45,6 +46,7 @@ def library(
     reader: Reader,
     shown: FixedDirectory,
     events: Events,
+    log_of_operations: OperationLog,
     retention: Retention,
     nursery: trio.Nursery,
 ) -> Library:
@@ -56,4 +58,4 @@ def library(
     reading = Reading(kept.store, tell_damage, nursery)
     shelf = Shelf(inodes, Numbers(memory), reading, reader)
     inodes.find_by(shelf)
-    return Library(kept.store, kept.generations, shelf, shown, events, retention)
+    return Library(kept.store, kept.generations, shelf, shown, events, log_of_operations, retention)
