@@ -32,7 +32,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @command("publish")
 @click.argument("org")
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--base", type=click.IntRange(min=0), metavar="GENERATION", help="Only on top of this one; 0: the first.")
 @click.option("--repair", is_flag=True, help="Send again what was damaged in the store.")
 def publish(output: Output, org: str, folder: Path, base: int | None, repair: bool) -> None:
@@ -44,6 +44,8 @@ def publish(output: Output, org: str, folder: Path, base: int | None, repair: bo
     from tools.publishing import publish as publish_folder  # other commands are quicker without
     from tools.surveying import Changed, Unfit
 
+    if not folder.is_dir():
+        raise Failure(f"{folder} is no folder that can be read; right: the folder to publish", Exit.USAGE)
     with ContextClient(output.socket) as client:
         try:
             made = publish_folder(client, org, folder, base, progress, repair=repair)
