@@ -70,7 +70,7 @@ def test_nothing_is_left_of_many_turns_and_the_journal_tells_each() -> None:
         assert os.listdir(daemon.mountpoint / "turns") == os.listdir(daemon.state / "turns") == []
         assert soon(lambda: not os.listdir(daemon.state / "ended"))
         left = cgroups() - before  # or another test's, which goes with it
-        assert soon(lambda: not left & cgroups())
+        assert holds_within(60, lambda: not left & cgroups())
         assert [place for place in mountpoints() if place.startswith(os.fspath(daemon.base))] == [
             os.fspath(daemon.mountpoint)
         ]
