@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fusefs.call_messages import BeginCall, EndCall
 from fusefs.messages import BeginTurn, UsageBy
-from tests.mounted.harness import Daemon, mountpoints, running_daemon
+from tests.mounted.harness import Daemon, holds_within, mountpoints, running_daemon
 from tests.mounted.tight import soon
 from tools.client import Client
 
