@@ -17,7 +17,7 @@ from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
-from fusefs.operation_log import Op
+from fusefs.operation_kinds import Op
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Query
 from pydantic import AwareDatetime
 
 from fusefs import call_messages
-from fusefs.operation_log import Op
+from fusefs.operation_kinds import Op
 from fusefs.operation_records import Asked, Operation
 
 A_PAGE = 200

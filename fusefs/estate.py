@@ -166,12 +166,6 @@ def _made_anew(settings: Settings, listener: socket.socket, lock: int) -> Estate
     return Estate(kernel, listener, Table.create(), os.memfd_create("fusefs-facts", os.MFD_CLOEXEC), lock)
 
 
-def is_handed_on() -> bool:
-    """Whether a service manager hands this process a mount that has nobody to answer it until it is adopted."""
-    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
-    return os.environ.get("LISTEN_PID") == str(os.getpid()) and "device" in names
-
-
 def _handed_on() -> dict[str, int]:
     """The descriptors that were handed to this program, by name, and the worker's pid; nothing for the first."""
     environment = os.environ

@@ -11,12 +11,12 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Literal, Protocol
 
 import trio
 
 from fusefs.journal import JournalUnusable, TurnRecord
+from fusefs.operation_kinds import Op
 from fusefs.operation_records import Asked, Done, Operation
 from policy.refusals import Limit, LimitReached
 from policy.retention import keep_from
@@ -36,26 +36,6 @@ PROGRAM = "program"
 """Who did what a turn's program did."""
 
 Recorded = Literal["off", "writes", "all"]
-
-
-class Op(StrEnum):
-    """What was done. `write`: a file that was open for writing was closed; `execute`: a call has ended."""
-
-    WRITE = "write"
-    READ = "read"
-    MKDIR = "mkdir"
-    LINK = "link"
-    SYMLINK = "symlink"
-    MKNOD = "mknod"
-    RENAME = "rename"
-    UNLINK = "unlink"
-    RMDIR = "rmdir"
-    EXECUTE = "execute"
-    REFUSE = "refuse"
-    VERDICT = "verdict"
-    PUBLISH = "publish"
-    EMPTY = "empty"
-    LOST = "lost"
 
 
 class Records(Protocol):

@@ -25,7 +25,8 @@ from fusefs.events import Events
 from fusefs.freezing import Found, Freezer, Frozen
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
 from fusefs.judging import Judged
-from fusefs.operation_log import OK, Op
+from fusefs.operation_kinds import Op
+from fusefs.operation_log import OK
 from fusefs.workspace import Outbox, Workspace
 from fusefs.workspace.file import RegularFile
 from policy.outbox import Held, name_problem, shown_name

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from fusefs.call_messages import Operation, Operations
-from fusefs.operation_log import Op
+from fusefs.operation_kinds import Op
 from tools.cli_output import Output, command
 from tools.exits import Exit, Failure
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from fusefs.estate import is_handed_on
 from fusefs.logs import Logs
 from fusefs.mounts import topmost
 from fusefs.settings import HANG_SECONDS, ImpossiblePlace, check_places
@@ -96,7 +95,7 @@ def prepare(plan: Plan, note: Callable[[str], None]) -> None:
     for missing in (host.device(), host.mount_right()):
         if missing is not None:
             raise Failure(f"cannot mount: {missing}")
-    if is_handed_on():
+    if _is_handed_on():
         return  # it is mounted, and asking anything of the mountpoint would wait for the daemon
     _clear(plan.mountpoint, note)
     if not plan.mountpoint.is_dir():
@@ -198,3 +197,9 @@ def plan(
         raise Failure(str(error), Exit.USAGE) from error
     config = None if config is None else config.absolute()
     return Plan(place, state.absolute(), socket.absolute(), config, survival, logs)
+
+
+def _is_handed_on() -> bool:
+    """Whether a service manager hands this process a mount that has nobody to answer it until it is adopted."""
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    return os.environ.get("LISTEN_PID") == str(os.getpid()) and "device" in names

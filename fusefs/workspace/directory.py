@@ -16,7 +16,7 @@ from fusefs.nodes import (
     Node,
     WritableDirectory,
 )
-from fusefs.operation_log import Op
+from fusefs.operation_kinds import Op
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import RegularFile
 from fusefs.workspace.listing import WorkspaceListing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
 from fusefs.nodes import Caller, Handle, WritableHandle
-from fusefs.operation_log import Op
+from fusefs.operation_kinds import Op
 from policy.limits import index_bytes, worst_case
 
 if TYPE_CHECKING:

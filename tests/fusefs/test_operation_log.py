@@ -12,7 +12,8 @@ import trio.testing
 
 from fusefs import operation_log
 from fusefs.journal import JournalUnusable, TurnRecord
-from fusefs.operation_log import BETWEEN_S, Op, OperationLog
+from fusefs.operation_kinds import Op
+from fusefs.operation_log import BETWEEN_S, OperationLog
 from fusefs.operation_records import Asked, Done, Operation, OperationRecords
 from policy.refusals import Limit, LimitReached, Resource
 

@@ -1,0 +1,23 @@
+"""What the log of operations tells of."""
+
+from enum import StrEnum
+
+
+class Op(StrEnum):
+    """What was done. `write`: a file that was open for writing was closed; `execute`: a call has ended."""
+
+    WRITE = "write"
+    READ = "read"
+    MKDIR = "mkdir"
+    LINK = "link"
+    SYMLINK = "symlink"
+    MKNOD = "mknod"
+    RENAME = "rename"
+    UNLINK = "unlink"
+    RMDIR = "rmdir"
+    EXECUTE = "execute"
+    REFUSE = "refuse"
+    VERDICT = "verdict"
+    PUBLISH = "publish"
+    EMPTY = "empty"
+    LOST = "lost"
