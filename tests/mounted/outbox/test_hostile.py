@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.freezing import MOST_NOTES
 from fusefs.messages import BeginCall, CallEnded, EndCall
 from tests.mounted import libc
 from tests.mounted.outbox.contents import BILLION_LAUGHS, CSV, MIB, PDF, PNG, POLYGLOT, SVG, long_svg
@@ -55,15 +56,16 @@ def test_two_names_in_the_outbox(turn: Giving) -> None:
 
 
 def test_a_file_cannot_grow_past_the_limit_by_its_other_name(turn: Giving) -> None:
-    """It can grow, as any file of the workspace; but then it does not leave."""
     (turn.work / "first").write_bytes(PNG)
     os.link(turn.work / "first", turn.outbox / "a.png")
-    with (turn.work / "first").open("ab") as file:
-        file.write(bytes(MOST))
+    with (turn.work / "first").open("ab", buffering=0) as file:
+        assert file.write(bytes(MOST)) == MOST - len(PNG)  # what fits
+        with pytest.raises(OSError, match="File too large"):
+            file.write(b"x")
     os.unlink(turn.work / "first")
 
-    assert turn.verdict("a.png")["verdict"] == "refused"
-    assert turn.taken().attachments == []
+    assert turn.verdict("a.png")["size"] == MOST
+    assert [one.size for one in turn.taken().attachments] == [MOST]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,8 @@ def test_three_hundred_sparse_files(turn: Giving) -> None:
     ended = turn.taken()
 
     print(f"the end of a call with 300 sparse files of 4 MiB took {time.monotonic() - began:.2f} s")
-    assert len(ended.notes) == 300
+    assert len(ended.notes) == 4 + MOST_NOTES + 1
+    assert ended.notes[-1] == f"not attached: {296 - MOST_NOTES} files more"
     assert [one.media_type for one in ended.attachments] == ["image/png"] * 4
     assert turn.charged() == EMPTY
     assert time.monotonic() - began < 30
@@ -286,7 +289,7 @@ def test_a_flood_of_files_and_names(turn: Giving) -> None:
     ended = turn.taken()
 
     print(f"the end of a call with {count} files took {time.monotonic() - began:.2f} s")
-    assert len(ended.notes) == 1001
-    assert ended.notes[-1] == f"not attached: {count - 1000} files more"
+    assert len(ended.notes) == MOST_NOTES + 1
+    assert ended.notes[-1] == f"not attached: {count - MOST_NOTES} files more"
     assert os.listdir(turn.outbox) == []
     assert soon(lambda: turn.charged() == EMPTY)
