@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fusefs.logs import Form, Level, Logs
 from fusefs.settings import HANG_SECONDS, ImpossiblePlace, Settings
 from fusefs.supervisor import run
 from fusefs.table import check_layout
@@ -50,8 +51,7 @@ class Starter:
 def main() -> int:
     """Serve until unmounted; answers the exit status."""
     arguments = _arguments()
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", level="INFO")
-    logging.getLogger("httpx").setLevel("WARNING")
+    _logs(arguments).begin()
     starter = Starter(arguments.ready_fd, arguments.mountpoint)
     try:
         settings = _settings(arguments)
@@ -72,10 +72,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--config", type=Path)
     parser.add_argument("--no-resend", action="store_true", help="as on kernels before 6.9, which cannot resend")
+    parser.add_argument("--log-format", choices=[form.value for form in Form], default=Form.TEXT.value)
+    parser.add_argument("--log-level", choices=[level.value for level in Level], default=Level.INFO.value)
     parser.add_argument("--hang-seconds", type=float, default=HANG_SECONDS, help=argparse.SUPPRESS)
     parser.add_argument("--check", type=int, metavar="LAYOUT", help="tell whether this could take over such a table")
     parser.add_argument("--ready-fd", type=int, help="where one line of JSON tells that the mount answers, or why not")
     return parser.parse_args()
+
+
+def _logs(arguments: argparse.Namespace) -> Logs:
+    return Logs(Form(arguments.log_format), Level(arguments.log_level))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -89,6 +95,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         config=config,
         no_resend=arguments.no_resend,
         hang_seconds=arguments.hang_seconds,
+        logs=_logs(arguments),
     )
 
 

@@ -187,11 +187,12 @@ class TurnAccount(Account):
         A growth of nothing always passes: what frees space succeeds also at a limit. Raises StillCounting, and
         OSError where what the turn holds could not be counted.
         """
-        if self.fits(grown_bytes) and grown_inodes <= 0:
+        if grown_inodes > 0:
+            grown_inodes += len(self.scratch.counts)  # each of these may find one inode more
+        if self.fits(grown_bytes) and self._fits_inodes(grown_inodes):
             return
-        unsettled = len(self.scratch.counts)  # each of these may find one inode more
         for account in self.chain:
-            refusal = account.refusal(grown_bytes, grown_inodes + unsettled if grown_inodes > 0 else 0)
+            refusal = account.refusal(grown_bytes, grown_inodes)
             if refusal is not None:
                 counting.check(self.scratch)
                 if self.unknown is not None:
@@ -205,6 +206,15 @@ class TurnAccount(Account):
             self.used_bytes + self.pending_bytes + grown_bytes <= self.bound_bytes
             and user.used_bytes + user.pending_bytes + grown_bytes <= user.bound_bytes
             and scratch.used_bytes + scratch.pending_bytes + grown_bytes <= scratch.bound_bytes
+        )
+
+    def _fits_inodes(self, grown_inodes: int) -> bool:
+        """Whether all three have room for so many more inodes."""
+        user, scratch = self.user, self.scratch
+        return grown_inodes <= 0 or (
+            self.used_inodes + grown_inodes <= self.bound_inodes
+            and user.used_inodes + grown_inodes <= user.bound_inodes
+            and scratch.used_inodes + grown_inodes <= scratch.bound_inodes
         )
 
     def note(self, refusal: LimitReached) -> LimitReached:
@@ -253,11 +263,13 @@ class TurnAccount(Account):
 
     def settle(self, grown_bytes: int, grown_inodes: int) -> None:
         """Charge turn, user and scratch with what was really taken (or, negative, freed)."""
-        super().settle(grown_bytes, grown_inodes)
+        for account in (self, self.user, self.scratch):  # as Account.settle, without three calls
+            account.used_inodes += grown_inodes
+            used = account.used_bytes = account.used_bytes + grown_bytes
+            if used > account.peak_bytes:
+                account.peak_bytes = account.row[PEAK_BYTES] = used
         row = self.row
         row[USED_BYTES], row[USED_INODES] = self.used_bytes, self.used_inodes
-        self.user.settle(grown_bytes, grown_inodes)
-        self.scratch.settle(grown_bytes, grown_inodes)
 
     def expect(self, more_bytes: int) -> None:
         """Keep room (or, negative, give it up) in all three for what the backing filesystem may take later."""

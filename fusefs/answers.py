@@ -44,10 +44,10 @@ def missing(directory: Directory) -> EntryAttributes:
 def change(attr: EntryAttributes, fields: SetattrFields) -> Change:
     """What a SETATTR asks to change."""
     return Change(
-        size=attr.st_size if fields.update_size else None,
-        mode=attr.st_mode if fields.update_mode else None,
-        uid=attr.st_uid if fields.update_uid else None,
-        gid=attr.st_gid if fields.update_gid else None,
-        atime_ns=attr.st_atime_ns if fields.update_atime else None,
-        mtime_ns=attr.st_mtime_ns if fields.update_mtime else None,
+        attr.st_size if fields.update_size else None,
+        attr.st_mode if fields.update_mode else None,
+        attr.st_uid if fields.update_uid else None,
+        attr.st_gid if fields.update_gid else None,
+        attr.st_atime_ns if fields.update_atime else None,
+        attr.st_mtime_ns if fields.update_mtime else None,
     )

@@ -130,8 +130,21 @@ def in_group(pid: int, primary: int, group: int) -> bool:
     return str(group) in groups.split()[1:]
 
 
+def hold_to_discard(directory: int, name: bytes) -> int:
+    """The same for a regular file whose content is going to be discarded: for writing, where that is permitted."""
+    try:
+        return disk.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except PermissionError:
+        return hold(directory, name)
+
+
 def discard_content(descriptor: int) -> None:
     """Free the blocks of a regular file that has no name and no open handle left."""
+    try:
+        return disk.ftruncate(descriptor, 0)
+    except OSError as error:
+        if error.errno != errno.EBADF:  # held by a descriptor that is not for writing
+            raise
     path = path_of(descriptor)
     try:
         disk.truncate(path, 0)

@@ -1,6 +1,8 @@
 """One call: what is recorded of it, and the hold on its processes."""
 
 import logging
+import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,9 +11,12 @@ from typing import Protocol, Self
 import trio
 
 from fusefs.accounting import Tally, TurnAccount
+from fusefs.call_messages import BeginCall
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
+from fusefs.operation_log import OK, command_line
 from fusefs.processes import Identity, Process
+from policy.refusals import CallConflict
 
 log = logging.getLogger(__name__)
 
@@ -76,3 +81,25 @@ class Call:
             return
         if not await trio.to_thread.run_sync(partial(self.grip.stop, until, with_turn=with_turn)):
             log.error("call %s: some of its processes do not end", self.record.id)
+
+
+def result_of(record: CallRecord) -> str:
+    """How a call ended, for the log; one that is over without a word of its end was stopped."""
+    if record.how is None:
+        return "stopped"
+    if record.signal is not None:
+        return f"signal {record.signal}"
+    return OK if record.exit_status in (0, None) else f"exit {record.exit_status}"
+
+
+def new_call(request: BeginCall, key: str) -> CallRecord:
+    command = None if request.command is None else command_line(request.command)
+    return CallRecord(request.call or str(uuid.uuid4()), key, time.time(), command=command)
+
+
+def check_same(record: CallRecord, key: str, pid: int | None) -> None:
+    """Raise CallConflict where a live call is not the one that is to begin."""
+    if record.turn != key:
+        raise CallConflict(record.id, "in another turn")
+    if None not in (pid, record.pid) and pid != record.pid:
+        raise CallConflict(record.id, f"with process {record.pid}")

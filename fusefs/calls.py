@@ -2,7 +2,6 @@
 
 import logging
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -12,17 +11,18 @@ import trio
 
 from fusefs import views
 from fusefs.accounting import Refused
-from fusefs.call import Call, Turn
+from fusefs.call import Call, Turn, check_same, new_call, result_of
+from fusefs.call_messages import BeginCall, EndCall, HowEnded
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
-from fusefs.messages import BeginCall, EndCall, HowEnded
+from fusefs.operation_log import Op
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace
 from policy.limits import Limit
-from policy.refusals import CallConflict, LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
+from policy.refusals import LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,9 @@ class Calls:
         self._closed: set[str] = set()
         self._changing: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)  # one for each turn
 
+    def __len__(self) -> int:
+        return len(self._live)
+
     def of_turn(self, key: str) -> list[CallRecord]:
         """The live calls of a turn."""
         return [call.record for call in self._live.values() if call.record.turn == key]
@@ -77,11 +80,11 @@ class Calls:
                 raise TurnOver(turn.record.id)
             live = None if request.call is None else self._live.get(request.call)
             if live is not None:
-                _check_same(live.record, key, request.pid)
+                check_same(live.record, key, request.pid)
                 if request.pid is None or live.process is not None:
                     return live.record
             process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
-            call = live or Call(CallRecord(request.call or str(uuid.uuid4()), key, time.time()), turn)
+            call = live or Call(new_call(request, key), turn)
             try:
                 await self._hold(call, process, is_new=live is None)
             except BaseException:
@@ -122,6 +125,7 @@ class Calls:
         if call.record.id not in self._live:
             call.turn.account.count_refusals(call.tally)
             self._live[call.record.id] = call
+            self._tell_live(call.record.turn)
         if call.record.pid is not None:
             self._nursery.start_soon(self._watch, call)
 
@@ -200,11 +204,20 @@ class Calls:
         async with self._changing[record.turn]:
             await self._take_out(record, Taken(leaving=leaving_of(str(record.leaving))))
 
+    def _tell_live(self, key: str) -> None:
+        """What the turn does from now on is this call's, where it is the only one."""
+        workspace = self._workspace_of(key)
+        if workspace is not None and workspace.log is not None:
+            live = self.of_turn(key)
+            workspace.log.call = live[0].id if len(live) == 1 else None
+
     def _over(self, call: Call, limit: Limit | None) -> None:
         """A call is live no more; `limit` is what it hit."""
         record = call.record
         del self._live[record.id]
+        self._tell_live(record.turn)
         call.turn.account.count_no_more(call.tally)
+        self._put_down(call)
         self._events.tell(
             Kind.CALL_ENDED,
             **call.turn.record.names,
@@ -213,6 +226,13 @@ class Calls:
             signal=record.signal,
             limit=limit,
         )
+
+    def _put_down(self, call: Call) -> None:
+        """Put down the end of a call whose command is known."""
+        workspace, record = self._workspace_of(call.record.turn), call.record
+        if workspace is None or workspace.log is None or record.command is None:
+            return
+        workspace.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
 
     async def stop_turn(self, turn: Turn) -> None:
         """Kill every process of a turn's calls; from now on it takes no more calls."""
@@ -286,11 +306,3 @@ class Calls:
             if record.leaving is not None:
                 self._nursery.start_soon(self._take_out_again, record)
         self._taking.sweep(live)
-
-
-def _check_same(record: CallRecord, key: str, pid: int | None) -> None:
-    """Raise CallConflict where a live call is not the one that is to begin."""
-    if record.turn != key:
-        raise CallConflict(record.id, "in another turn")
-    if None not in (pid, record.pid) and pid != record.pid:
-        raise CallConflict(record.id, f"with process {record.pid}")

@@ -11,25 +11,13 @@ from typing import Annotated, Protocol
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from fusefs import __version__, accounting, control_outbox, event_stream, problems, views
+from fusefs import __version__, accounting, control_operations, control_outbox, event_stream, problems, views
+from fusefs.call_messages import BeginCall, CallBegun, CallEnded, EndCall
 from fusefs.control_socket import PEER, Peer
 from fusefs.event_records import Told
 from fusefs.event_schema import Event
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
-from fusefs.messages import (
-    Account,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
 from policy.refusals import InvalidRequest, LimitUnderUse
 
 
@@ -118,6 +106,7 @@ def create_app(
     turns: Turns,
     accounts: Accounts,
     events: Events,
+    operations: control_operations.Operations,
     daemon_info: Callable[[], DaemonInfo],
     reload: Callable[[], Awaitable[None]],
 ) -> FastAPI:
@@ -137,6 +126,7 @@ def create_app(
     control_outbox.add(app, turns.handed_over)
     _add_inspection(app, turns, accounts, daemon_info)
     _add_events(app, events)
+    control_operations.add(app, operations)
     _add_reload(app, daemon_info, reload)
     return app
 
@@ -203,7 +193,7 @@ def _add_calls(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
 
 def _turn_to_begin(turn: str, request: BeginCall) -> BeginTurn:
     """Raises InvalidRequest where no turn of that id can be begun."""
-    fields = request.model_dump(exclude={"call", "pid"}, exclude_unset=True)
+    fields = request.model_dump(exclude={"call", "pid", "command"}, exclude_unset=True)
     try:
         return BeginTurn(turn=turn, **fields)
     except ValidationError as error:

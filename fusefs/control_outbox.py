@@ -10,9 +10,9 @@ import trio
 from fastapi import FastAPI, Path, Query, Response
 
 from fusefs import event_stream, views
+from fusefs.call_messages import Attachment
 from fusefs.event_records import Told
 from fusefs.journal import AttachmentRecord
-from fusefs.messages import Attachment
 from policy import artifacts
 from policy.refusals import NoSuchAttachment
 

@@ -7,9 +7,11 @@ all the same: a mode can be changed by hand. hypercorn serves each connection in
 import errno
 import logging
 import os
+import re
 import socket
 import stat
 import struct
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ from hypercorn.utils import wrap_app
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fusefs import problems
+from fusefs import logs, problems
 from fusefs.underway import Underway
 
 log = logging.getLogger(__name__)
@@ -39,8 +41,11 @@ BACKLOG = 100
 LAST_WORDS_S = 0.5
 """For an answer that is being sent when the daemon ends."""
 MOST_BODY_BYTES = 1 << 16
+STREAMED = re.compile(r"/v1/context/[^/]+/objects")
+"""Paths whose body is taken piece by piece, and may be of any length."""
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; the socket module has no name for it
 MOST_GROUPS = 256  # as many as Python's getsockopt takes
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 CREDENTIALS = struct.Struct("=iII")  # struct ucred
 
 
@@ -147,10 +152,31 @@ async def _ended_on_cancel(stream: trio.SocketStream) -> AsyncIterator[None]:
 
 def _with_peer(app: FastAPI, peer: Peer, underway: Underway) -> ASGIApp:
     async def asgi(scope: Scope, receive: Receive, send: Send) -> None:
-        with underway.request(scope):
-            await app({**scope, PEER: peer}, _bounded(receive), send)
+        id = _request_id(scope)
+        with underway.request(scope), logs.request(id):
+            log.debug("%s %s from uid %d (pid %d)", scope.get("method"), scope.get("path"), peer.uid, peer.pid)
+            streamed = STREAMED.fullmatch(scope.get("path", ""))
+            taken = receive if streamed else _bounded(receive)
+            await app({**scope, PEER: peer}, taken, _naming(id, send))
 
     return asgi
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own id of a request, in X-Request-ID, where it is one; else one that is made."""
+    given = next((value for name, value in scope.get("headers", ()) if name == b"x-request-id"), b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _naming(id: str, send: Send) -> Send:
+    """Where an answer goes, which tells the request's id, too."""
+
+    async def named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", id.encode())]}
+        await send(message)
+
+    return named
 
 
 def _bounded(receive: Receive) -> Receive:

@@ -17,9 +17,11 @@ from typing import Any
 import pyfuse3
 import trio
 
-from fusefs import __version__, backing, requests, session, space, status, tombstones
+from fusefs import __version__, backing, control_operators, requests, session, space, status, tombstones
 from fusefs.accounts import Accounts
 from fusefs.calls import Calls
+from fusefs.context import opening
+from fusefs.context_control import add_context
 from fusefs.control import create_app
 from fusefs.control_socket import Gate, serve_control
 from fusefs.court import Court
@@ -31,10 +33,14 @@ from fusefs.handed_over import HandedOver
 from fusefs.in_hand import InHand
 from fusefs.inherited import Inherited, Replaced
 from fusefs.inodes import Inodes
+from fusefs.inspection import Inspection
 from fusefs.journal import Journal
 from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
+from fusefs.metrics import Metrics
+from fusefs.operation_log import OperationLog
+from fusefs.operation_records import OperationRecords
 from fusefs.operations import Operations
 from fusefs.reloading import reload
 from fusefs.settings import Settings
@@ -48,6 +54,7 @@ from fusefs.upkeep import look_what_is_forgotten, settle, take_care
 from fusefs.watch import Complaint, Watch
 from fusefs.workspace import Shared
 from fusefs.workspace.descriptors import Descriptors
+from policy.retention import Retention
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +64,8 @@ CONCURRENT_REQUESTS = 4096
 
 Each takes a task while it waits, and the memory that its own request fills.
 """
+IDLE_TASKS = 8
+"""Tasks that wait for a request, once there were so many: to end one and start it again costs more than an fsync."""
 CONTROL_DRAIN_S = 2.0
 """How long a worker that makes way goes on, for what it has read from the control socket."""
 DRAIN_S = 1.0
@@ -85,16 +94,20 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         most_opened=descriptors // 4,
         court=Court(os.getpid()),
     )
-    path = Layout(settings.state).journal
+    layout = Layout(settings.state)
+    path = layout.journal
     with ExitStack() as stack:
         stack.callback(shared.court.close)
         journal = stack.enter_context(closing(Journal(path)))
         records = stack.enter_context(closing(EventRecords(path)))
+        operations = stack.enter_context(closing(OperationRecords(settings.state / "operations.sqlite")))
         events = stack.enter_context(closing(Events(records)))
+        contexts = stack.enter_context(opening.kept(layout.contexts, path))
         try:
             complaint = Complaint(table, inherited.supervisor_pid)
             watch = Watch(complaint.stuck)
-            served = partial(_serve, settings, inherited, journal, events, shared, complaint, watch, ready)
+            parts = journal, events, operations, contexts, shared
+            served = partial(_serve, settings, inherited, *parts, complaint, watch, ready)
             trio.run(served, instruments=[watch])
         except ExceptionGroup as group:
             raise _single(group) from group
@@ -113,22 +126,32 @@ async def _serve(
     inherited: Inherited,
     journal: Journal,
     events: Events,
+    records: OperationRecords,
+    contexts: opening.Kept,
     shared: Shared,
     complaint: Complaint,
     watch: Watch,
     ready: Ready,
 ) -> None:
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
+    configuration = settings.deployment.fusefs
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
     accounts = Accounts(configured, shared.table.ledger())
+    done = OperationLog(records, configuration.operations, configuration.operation_retention_days)
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     surfaces = Surfaces(shared, operations, operators)
+    retention = Retention(configuration.context_generations, configuration.context_retention_days)
     info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
         layout = Layout(settings.state)
-        turns = Turns(settings.deployment, layout, journal, accounts, surfaces, events, refused.send_nowait, nursery)
+        memory, shown = shared.table.contexts(), surfaces.context
+        library = opening.library(contexts, inodes, memory, shared.reader, shown, events, done, retention, nursery)
+        tell_refusal = refused.send_nowait
+        turns = Turns(
+            settings.deployment, layout, journal, accounts, surfaces, events, done, tell_refusal, nursery, library
+        )
         marks = list(shared.table.opened(Kind.HELD))
         inodes.on_found(operations.found_again)
         turns.recover(resumed=inherited.resumed, careful=inherited.careful)
@@ -146,7 +169,12 @@ async def _serve(
         tombstones.set_up(inodes, shared.table, marks)
         lives.recover()
         surfaces.describe = status.of_turn(turns, lives, info)
-        app = create_app(lives, accounts, events, info, partial(reload, settings.command, inherited.supervisor_pid))
+        make_way = partial(reload, settings.command, inherited.supervisor_pid)
+        app = create_app(lives, accounts, events, done, info, make_way)
+        add_context(app, library, turns)
+        nursery.start_soon(partial(library.retain, turns.generations_in_use, resumed=inherited.resumed))
+        metrics = Metrics(operations, lives, accounts, events, info, kernel.device_number)
+        control_operators.add(app, Inspection(lives, layout), metrics.text)
         underway = Underway()
         await nursery.start(serve_control, inherited.listener, app, Gate(os.geteuid(), operators), underway)
         ending = Ending()
@@ -154,6 +182,8 @@ async def _serve(
         if inherited.resumed:
             nursery.start_soon(look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
+        nursery.start_soon(done.keep)
+        nursery.start_soon(done.sweep)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
@@ -164,7 +194,7 @@ async def _serve(
         if kernel.resends:  # else nothing is gained by another worker, but what programs have open is lost
             watch.start()
         ready(info())
-        await pyfuse3.main(1, CONCURRENT_REQUESTS)
+        await pyfuse3.main(IDLE_TASKS, CONCURRENT_REQUESTS)
         nursery.cancel_scope.cancel()
     if ending.replaced:
         raise Replaced
@@ -220,7 +250,7 @@ def _hand_over(inherited: Inherited, operations: Operations, table: Table, watch
         if inherited.resumed and inherited.kernel.resends:
             session.ask_again(device)
 
-    waiter = requests.DeviceWaiter(adopt, table.told, watch.rouse)
+    waiter = requests.DeviceWaiter(adopt, table.told, watch.rouse, operations.awaits_threads)
     vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait)
     pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
     return waiter
@@ -236,7 +266,9 @@ def _tame_collector() -> None:
 def warm_up() -> None:
     """Do once, before workers are forked, what is slow the first time: programs wait for a new worker."""
     nobody: Any = types.SimpleNamespace(handed_over=None)
-    create_app(nobody, nobody, nobody, nobody, nobody)
+    app = create_app(nobody, nobody, nobody, nobody, nobody, nobody)
+    add_context(app, nobody, nobody)
+    control_operators.add(app, nobody, nobody)
 
 
 def _info(settings: Settings, inherited: Inherited, careful: Sized, started: float) -> DaemonInfo:

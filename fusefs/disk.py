@@ -14,6 +14,7 @@ _DIRENTS = 32_768
 _SYNC_FILE_RANGE_WRITE = 2
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _libc = ctypes.CDLL(None, use_errno=True)
+_buffer_type = ctypes.c_char * _DIRENTS
 
 
 def scan(path: bytes) -> list[tuple[bytes, int, bool]]:
@@ -24,9 +25,9 @@ def scan(path: bytes) -> list[tuple[bytes, int, bool]]:
 
 def getdents(descriptor: int) -> bytes:
     """The next entries of an open directory, as getdents64(2) gives them; empty at the end."""
-    buffer = ctypes.create_string_buffer(_DIRENTS)
+    buffer = _buffer_type()  # a new one: a careful turn's thread may be at it, too
     length = _checked(_libc.getdents64(descriptor, buffer, _DIRENTS))
-    return buffer.raw[:length]
+    return ctypes.string_at(buffer, length)
 
 
 def exchange(directory: int, name: bytes, other: int, other_name: bytes) -> None:

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     CALL_ENDED = "call_ended"
     VERDICT = "verdict"
     PUBLISHED = "published"
+    CONTEXT_DAMAGED = "context_damaged"
 
 
 class EndReason(StrEnum):
@@ -144,6 +145,14 @@ class Published(Details):
     """An org's context has a new generation."""
 
     generation: int
+    of: int | None = Field(default=None, description="the earlier one that it is the same as: a rollback")
+
+
+class ContextDamaged(Details):
+    """A file or a folder of contexts is not in the store as it was published; who reads it gets EIO."""
+
+    sha256: str = Field(description="what its content should have")
+    reason: str
 
 
 DETAILS: Mapping[Kind, type[Details]] = {
@@ -159,4 +168,5 @@ DETAILS: Mapping[Kind, type[Details]] = {
     Kind.CALL_ENDED: CallEnded,
     Kind.VERDICT: Verdict,
     Kind.PUBLISHED: Published,
+    Kind.CONTEXT_DAMAGED: ContextDamaged,
 }

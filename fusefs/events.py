@@ -8,7 +8,7 @@ All but the writing to the journal runs in the daemon's loop.
 import json
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ import trio
 from fusefs.event_records import Told
 from fusefs.event_schema import DETAILS, Event, Kind
 from fusefs.journal import JournalUnusable
+from policy.limits import Limit, Resource
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,10 @@ class Records(Protocol):
 
 
 class Events:
-    """The latest events of the mount."""
+    """The latest events of the mount.
+
+    `kinds` counts those of this worker; `refusals` and `verdicts` count also what is not told one by one.
+    """
 
     def __init__(self, records: Records) -> None:
         """Go on after the events in `records`. Raises JournalUnusable."""
@@ -48,6 +52,9 @@ class Events:
         self._unkept: deque[Told] = deque(maxlen=LATEST)
         self._last_id = self._told[-1].id if self._told else 0
         self._complaint = ""
+        self.kinds: Counter[Kind] = Counter()
+        self.refusals: Counter[tuple[Limit, Resource]] = Counter()
+        self.verdicts: Counter[str] = Counter()
         self._more_to_tell = trio.Event()
         self._news = trio.Event()
 
@@ -85,6 +92,7 @@ class Events:
             log.exception("an event of kind %s cannot be told", kind)
             return
         self._last_id = event.id
+        self.kinds[kind] += 1
         self._untold.append(Told(event.id, event.kind, document))
         self._more_to_tell.set()
 

@@ -1,4 +1,4 @@
-"""What makes a pyfuse3 handler of a method: errors become their errno, and a change in hand is put down.
+"""What makes a pyfuse3 handler of a method: errors become their errno, a change in hand is put down, and it is counted.
 
 A method that needs totals which are still being counted is called again once they are known. What a request is about,
 its first argument tells: where that belongs to a careful turn, the method runs as an operation of that turn
@@ -10,9 +10,10 @@ A handler that raised anything but FUSEError would end pyfuse3's loop, and with 
 import errno
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from time import perf_counter_ns
+from typing import Any, TypeAlias, TypeVar
 
 from pyfuse3 import FUSEError
 
@@ -20,24 +21,42 @@ from fusefs.careful import Careful
 from fusefs.counting import StillCounting
 from fusefs.in_hand import Operation
 from fusefs.nodes import Realm
+from fusefs.recorder import first_cell
 from fusefs.repeats import was_applied
 from policy.refusals import Refusal
 
 log = logging.getLogger(__name__)
 
+_OF_FILES = frozenset({"read", "write", "flush", "_flush", "release", "fsync"})
+_OF_LISTINGS = frozenset({"readdir", "releasedir", "fsyncdir"})
+
 Answer = TypeVar("Answer")
-Arguments = ParamSpec("Arguments")
-Decorator: TypeAlias = Callable[[Callable[Arguments, Answer]], Callable[Arguments, Coroutine[Any, Any, Answer]]]
+Handler: TypeAlias = Callable[..., Coroutine[Any, Any, Answer]]
+"""pyfuse3 calls it with positional arguments only."""
 
 
-def _refuse(error: BaseException, handler: str) -> FUSEError:
+def _refuse(error: BaseException, handler: str, arguments: Sequence[Any]) -> FUSEError:
     """What a handler may raise (anything else would end pyfuse3's loop, and the mount with it)."""
-    if isinstance(error, Refusal):
-        return FUSEError(error.errno)
-    if isinstance(error, OSError) and error.errno:
-        return FUSEError(error.errno)
-    log.error("%s failed", handler, exc_info=error)
-    return FUSEError(errno.EIO)
+    operations = arguments[0]
+    number = errno.EIO
+    if isinstance(error, (Refusal, OSError)) and error.errno:
+        number = error.errno
+    else:
+        log.error("%s failed", handler, exc_info=error, extra={"turn": _turn(operations, handler, arguments[1])})
+    operations.recorder.errors[handler.removeprefix("_"), number] += 1
+    return FUSEError(number)
+
+
+def _turn(operations: Any, handler: str, number: int) -> str | None:  # noqa: ANN401 - Operations are above this
+    """The turn that a request is about, by the number that stands first in it, if it can be told."""
+    if handler in _OF_FILES:
+        realm = operations.files.realm(number)
+    elif handler in _OF_LISTINGS:
+        realm = operations.listings.realm(number)
+    else:
+        node = operations.inodes.at_hand(number)
+        realm = None if node is None else node.realm
+    return getattr(realm, "turn", None)
 
 
 Find: TypeAlias = Callable[[Any, int], Awaitable[Realm | None]]
@@ -68,104 +87,107 @@ async def _careful(find: Find, arguments: Sequence[Any]) -> Careful | None:
     return None if realm is None else realm.careful
 
 
-def _handler(find: Find, method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def _handler(find: Find, method: Callable[..., Answer]) -> Handler[Answer]:
+    first = first_cell(method.__name__)
+
     @functools.wraps(method)
-    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        operations: Any = arguments[0]
-        while True:
-            try:
-                if operations.careful and (careful := await _careful(find, arguments)):
-                    return await careful.run(partial(method, *arguments, **named))
-                return method(*arguments, **named)
-            except StillCounting as still:
-                counted = still.counted
-            except Exception as error:
-                raise _refuse(error, method.__name__) from error
-            await counted.wait()
+    async def run(*arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
+        operations = arguments[0]
+        begun = perf_counter_ns()
+        try:
+            while True:
+                try:
+                    if operations.careful and (careful := await _careful(find, arguments)):
+                        return await careful.run(partial(method, *arguments))
+                    return method(*arguments)
+                except StillCounting as still:
+                    counted = still.counted
+                except Exception as error:
+                    raise _refuse(error, method.__name__, arguments) from error
+                await counted.wait()
+        finally:
+            arguments[0].recorder.ended(first, begun)
 
     return run
 
 
-def handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def handler(method: Callable[..., Answer]) -> Handler[Answer]:
     """Make a pyfuse3 handler of a method that is about an inode and awaits nothing."""
     return _handler(_of_inode, method)
 
 
-def file_handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def file_handler(method: Callable[..., Answer]) -> Handler[Answer]:
     """The same of one that is about an open file."""
     return _handler(_of_file, method)
 
 
-def listing_handler(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+def listing_handler(method: Callable[..., Answer]) -> Handler[Answer]:
     """The same of one that is about an open directory."""
     return _handler(_of_listing, method)
 
 
 def waiting_handler(
-    method: Callable[Arguments, Awaitable[Answer]],
-) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    method: Callable[..., Awaitable[Answer]],
+) -> Handler[Answer]:
     """Make a pyfuse3 handler of a method that may wait for the disk."""
+    first = first_cell(method.__name__)
 
     @functools.wraps(method)
-    async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-        while True:
-            try:
-                return await method(*arguments, **named)
-            except StillCounting as still:
-                counted = still.counted
-            except FUSEError:  # of a handler that it has called
-                raise
-            except Exception as error:
-                raise _refuse(error, method.__name__) from error
-            await counted.wait()
+    async def run(*arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
+        begun = perf_counter_ns()
+        try:
+            while True:
+                try:
+                    return await method(*arguments)
+                except StillCounting as still:
+                    counted = still.counted
+                except FUSEError:  # of a handler that it has called
+                    raise
+                except Exception as error:
+                    raise _refuse(error, method.__name__, arguments) from error
+                await counted.wait()
+        finally:
+            arguments[0].recorder.ended(first, begun)
 
     return run
 
 
-def changing(identified_by: int, again: Callable[..., Answer]) -> Decorator[Arguments, Answer]:
+def changing(identified_by: int, again: Callable[..., Answer]) -> Callable[[Callable[..., Answer]], Handler[Answer]]:
     """Make a pyfuse3 handler of a method that makes, moves or removes a name: a change that cannot be made twice.
 
     The request is known again by its first so many arguments; `again` answers one that was applied already.
     """
 
-    def decorate(method: Callable[Arguments, Answer]) -> Callable[Arguments, Coroutine[Any, Any, Answer]]:
+    def decorate(method: Callable[..., Answer]) -> Handler[Answer]:
+        first = first_cell(method.__name__)
+
         def change(operation: Operation, left: Operation | None, arguments: Sequence[Any]) -> Answer:
             operations = arguments[0]
             if left is not None and was_applied(operations.inodes, left):
                 return again(*arguments)
             operations.in_hand.take(operation)
-            return make(*arguments)
-
-        make: Callable[..., Answer] = method
+            return method(*arguments)
 
         @functools.wraps(method)
-        async def run(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-            operations: Any = arguments[0]
+        async def run(*arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
+            operations = arguments[0]
             operation = (method.__name__, *arguments[1 : identified_by + 1])
-            while True:
-                try:
-                    left = operations.in_hand.left(operation)
-                    if operations.careful and (careful := await _careful(_of_inode, arguments)):
-                        return await careful.run(partial(change, operation, left, arguments))
-                    return change(operation, left, arguments)
-                except StillCounting as still:
-                    counted = still.counted
-                except Exception as error:
-                    raise _refuse(error, method.__name__) from error
-                await counted.wait()
+            begun = perf_counter_ns()
+            try:
+                while True:
+                    try:
+                        left = operations.in_hand.left(operation)
+                        if operations.careful and (careful := await _careful(_of_inode, arguments)):
+                            return await careful.run(partial(change, operation, left, arguments))
+                        return change(operation, left, arguments)
+                    except StillCounting as still:
+                        counted = still.counted
+                    except Exception as error:
+                        raise _refuse(error, method.__name__, arguments) from error
+                    await counted.wait()
+            finally:
+                arguments[0].recorder.ended(first, begun)
 
         return run
 
     return decorate
-
-
-def until_it_fails(entries: Iterator[Answer]) -> Iterator[Answer]:
-    """What a listing gives before it fails; the kernel asks on from there, and is told then."""
-    some = False
-    try:
-        for entry in entries:
-            yield entry
-            some = True
-    except OSError:
-        if not some:
-            raise

@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 RESENT_WITHIN_S = 2.0
 """How long after a worker's start an opening may be one that was sent again: these are the first that it reads."""
 
+OWN_NUMBERS = 1 << 62
+"""Numbers from here on are nodeids, of what keeps nothing (Handle.number); the table gives out smaller ones."""
+
 Opened = TypeVar("Opened", Handle, Listing)
 
 
@@ -41,6 +44,8 @@ class Handles(Generic[Opened]):
 
     def add(self, opened: Opened, nodeid: int, flags: int, caller: Caller) -> int:
         """Its number. Raises OSError ENFILE where its realm has too many open."""
+        if opened.number:
+            return opened.number
         try:
             if opened.realm.opened >= opened.realm.most_opened:
                 raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
@@ -94,11 +99,15 @@ class Handles(Generic[Opened]):
         opened = self._opened.get(number)
         if opened is None:
             opened = self._left_open(number)
-        if opened.realm.ended:
+        realm = opened.realm
+        if realm.ended:
             raise TurnEnded
+        realm.operations += 1
         return opened
 
     def _left_open(self, number: int) -> Opened:
+        if number >= OWN_NUMBERS:
+            return self._reopen(self._of_number(number))
         left = self._left.get(number)
         if left is not None:
             self.reopen(left.nodeid)
@@ -107,6 +116,9 @@ class Handles(Generic[Opened]):
             raise Stale
         return opened
 
+    def _of_number(self, number: int) -> table.Opened:
+        return table.Opened(number, nodeid=number, flags=os.O_RDONLY, uid=0, gid=0, pid=0, kind=self._kind)
+
     def realm(self, number: int) -> Realm | None:
         """Where the open file of this number belongs; None where there is none."""
         opened = self._opened.get(number)
@@ -114,13 +126,18 @@ class Handles(Generic[Opened]):
 
     def inode(self, number: int) -> int | None:
         """What an earlier worker had opened under this number, if it is not open again."""
+        if number >= OWN_NUMBERS:
+            return number
         left = self._left.get(number)
         return None if left is None else left.nodeid
 
     def release(self, number: int) -> None:
         """The kernel is done with it."""
+        if number >= OWN_NUMBERS:
+            return
         self._table.remove(number)
-        self._left.pop(number, None)
+        if self._left:
+            self._left.pop(number, None)
         opened = self._opened.pop(number, None)
         if opened is not None:
             opened.realm.opened -= 1

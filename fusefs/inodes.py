@@ -29,6 +29,19 @@ class Unseen(Protocol):
         """The same, reading names until it is found, or all are read."""
 
 
+class Finder(Protocol):
+    """Makes nodes anew by their number alone, so that none needs to be kept, nor looked for."""
+
+    def is_ours(self, nodeid: int) -> bool:
+        """Whether it knows nodes of such a number."""
+
+    def find(self, nodeid: int) -> Node | None:
+        """The node, made known. Raises OSError, StillCounting."""
+
+    def find_realm(self, nodeid: int) -> Realm | None:
+        """Where the node belongs; asks no disk."""
+
+
 class Inodes:
     """Nodes by nodeid. A node stays until the kernel has forgotten every lookup of it."""
 
@@ -36,6 +49,7 @@ class Inodes:
         self._nodes: dict[int, Node] = {}
         self._kept: dict[Node, None] = {}
         self._unseen: list[Unseen] = []
+        self._finders: list[Finder] = []
         self._tell_found: Callable[[int], None] = lambda nodeid: None
         self._more_named = trio.Event()
 
@@ -53,6 +67,13 @@ class Inodes:
     def at_hand(self, nodeid: int) -> Node | None:
         """The node of this number where it was found already."""
         return self._nodes.get(nodeid)
+
+    def find_by(self, finder: Finder) -> None:
+        """Have nodes made by this, too."""
+        self._finders.append(finder)
+
+    def _finder(self, nodeid: int) -> Finder | None:
+        return next((finder for finder in self._finders if finder.is_ours(nodeid)), None)
 
     def search(self, unseen: Unseen) -> None:
         """Look for nodes in a tree, too."""
@@ -84,6 +105,9 @@ class Inodes:
         return None
 
     def _sought(self, nodeid: int) -> Node | None:
+        finder = self._finder(nodeid)
+        if finder is not None:
+            return finder.find(nodeid)
         found = self._claimed(nodeid)
         if found is not None:
             return found
@@ -102,6 +126,8 @@ class Inodes:
             node = self._nodes.get(nodeid)
             if node is not None:
                 return node.realm
+            if (finder := self._finder(nodeid)) is not None:
+                return finder.find_realm(nodeid)
             named = next((unseen for unseen in self._unseen if unseen.has_named(nodeid)), None)
             if named is not None or not self._unseen:
                 return None if named is None else named.realm
@@ -133,7 +159,9 @@ class Inodes:
 
     def forget(self, nodeid: int, count: int) -> None:
         """The kernel drops `count` lookups of a nodeid. Raises OSError where it cannot be found again."""
-        node = self._nodes.get(nodeid) or self._sought(nodeid)
+        node = self._nodes.get(nodeid)
+        if node is None and self._finder(nodeid) is None:
+            node = self._sought(nodeid)
         if node is None:
             return
         if count and node.lookups >= UNCOUNTED:
@@ -147,8 +175,10 @@ class Inodes:
         node = self._nodes.get(nodeid) or self._sought(nodeid)
         if node is None:
             raise Stale
-        if node.realm.ended:
+        realm = node.realm
+        if realm.ended:
             raise TurnEnded
+        realm.operations += 1
         return node
 
     # One gate for every request that changes something: what is not writable answers EROFS.

@@ -28,7 +28,8 @@ class TurnRecord:
     """One turn. Times are Unix times in seconds; `ended_at` is None while the turn is live, and so is `how`.
 
     `turn_disk` is the limit that an operator has set for it (bytes), or None; `emptying` is 1 while its calls are being
-    stopped and its workspace emptied.
+    stopped and its workspace emptied. It sees `generation` of its org's context, by `context_rules`
+    (m005_context).
     """
 
     id: str
@@ -44,6 +45,8 @@ class TurnRecord:
     how: str | None = None
     turn_disk: int | None = None
     emptying: int = 0
+    generation: int | None = None
+    context_rules: str | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -71,6 +74,7 @@ class CallRecord:
     is_left: int = 1
     notes: str | None = None
     leaving: str | None = None
+    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

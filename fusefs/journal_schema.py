@@ -107,6 +107,7 @@ def m004_attachments(db: Database) -> None:
     path        where its bytes lie; NULL once they are gone, acknowledged or with their turn.
     kept_at     Unix time in seconds.
 
+    calls.command   what it runs, as a shell would be told; NULL where the caller has not said.
     calls.notes     what a call's end says of its outbox, as a JSON list; NULL where it says nothing.
     calls.leaving   the names, in hexadecimal, and inodes that are still to be taken out of the outbox, as JSON; NULL
                     where that is done.
@@ -133,6 +134,37 @@ def m004_attachments(db: Database) -> None:
     db.execute("CREATE INDEX attachments_by_call ON attachments (call)")
     db.execute("ALTER TABLE calls ADD COLUMN notes TEXT")
     db.execute("ALTER TABLE calls ADD COLUMN leaving TEXT")
+    db.execute("ALTER TABLE calls ADD COLUMN command TEXT")
 
 
-SCHEMA = (m001_turns, m002_events, m003_calls, m004_attachments)
+def m005_context(db: Database) -> None:
+    """The table of generations of contexts, and which one a turn sees.
+
+    org, number   counts up by one in each org, also by a rollback.
+    root          the digest of its top folder (SHA-256).
+    uid           who published it, or asked for the rollback.
+    of            the generation that it is the same as; NULL where it was published.
+    is_gone       1 once it is not kept any more.
+
+    turns.generation      of its org, when it began; NULL where there was none.
+    turns.context_rules   what it may see of that: a list of [include, exclude], all of which hold, as JSON.
+    """
+    db.execute(
+        """
+        CREATE TABLE generations (
+            org TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            root BLOB NOT NULL,
+            published_at REAL NOT NULL,
+            uid INTEGER NOT NULL,
+            of INTEGER,
+            is_gone INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (org, number)
+        ) STRICT
+        """
+    )
+    db.execute("ALTER TABLE turns ADD COLUMN generation INTEGER")
+    db.execute("ALTER TABLE turns ADD COLUMN context_rules TEXT")
+
+
+SCHEMA = (m001_turns, m002_events, m003_calls, m004_attachments, m005_context)

@@ -7,6 +7,7 @@ STATE/turns/KEY/        one for each live turn
     open/INODE          files that have lost their last name and are still open
 STATE/ended/KEY/        ended turns on their way out, and what emptied ones held
 STATE/kept/KEY/*/NAME   files that the calls of a live turn have handed over
+STATE/context/          contexts of orgs (fusefs.context.objects)
 STATE/lost/KEY/         trees with files in them that the journal knows no turn of
 """
 
@@ -32,6 +33,7 @@ class Layout:
         self.turns = state / "turns"
         self.ended = state / "ended"
         self.kept = state / "kept"
+        self.contexts = state / "context"
         self.journal = state / "journal.sqlite"
         try:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -7,12 +7,13 @@ from contextlib import suppress
 
 import trio
 
+from fusefs.call_messages import BeginCall, EndCall
 from fusefs.calls import Calls
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.handed_over import HandedOver
 from fusefs.journal import AttachmentRecord, CallRecord, JournalUnusable, TurnRecord
-from fusefs.messages import BeginCall, BeginTurn, EndCall
+from fusefs.messages import BeginTurn
 from fusefs.turn import Refusal, Turn
 from fusefs.turns import Turns
 from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnOver
@@ -51,6 +52,10 @@ class Lives:
     def calls_of(self, key: str) -> list[CallRecord]:
         """The live calls of a turn."""
         return self._calls.of_turn(key)
+
+    def live_calls(self) -> int:
+        """How many calls are live."""
+        return len(self._calls)
 
     async def find(self, turn: str) -> Turn:
         """A live turn by its id or key. Raises NoSuchTurn, TurnOver."""

@@ -45,6 +45,10 @@ Label = Annotated[str, AfterValidator(_label)]
 Component = Annotated[str, AfterValidator(_component)]
 Owner = Annotated[int, Field(strict=True, ge=0, le=HIGHEST_ID)]
 
+MOST_PATTERNS = 100
+Patterns = Annotated[list[str] | None, Field(max_length=MOST_PATTERNS)]
+"""Patterns of paths; whether they are canonical is checked where they are used, as all paths are (policy.paths)."""
+
 
 class Request(BaseModel):
     """What a caller sends."""
@@ -74,6 +78,8 @@ class BeginTurn(Request):
     )
     uid: Owner | None = Field(default=None, description="owner of the workspace; by default the caller's")
     gid: Owner | None = Field(default=None, description="group of the workspace; given with uid")
+    context_include: Patterns = Field(default=None, description="of what its agent may see of the context, only this")
+    context_exclude: Patterns = Field(default=None, description="and nothing of this")
 
     @model_validator(mode="after")
     def _owner_is_whole(self) -> Self:
@@ -184,6 +190,7 @@ class TurnView(Answer):
     deadline_at: AwareDatetime
     ended_at: AwareDatetime | None
     workspace: str | None = Field(description="absolute path; null once the turn has ended")
+    generation: int | None = Field(default=None, description="of its org's context, which it sees; null: none")
     usage: Usage | None = Field(description="null once the turn has ended")
     refused_count: int = Field(description="how often a limit refused something in this turn")
     refused: list[Refused] = Field(description="the latest of those refusals, oldest first")
@@ -202,91 +209,6 @@ class LimitsChanged(TurnView):
     """The turn, with the limits now in force."""
 
     note: str | None = Field(description="what the turn holds, where that is more than it may")
-
-
-class BeginCall(Request):
-    """Begin a call; where a call of this id is live in the turn already, the answer is that call."""
-
-    call: Component | None = Field(default=None, description="the caller's own id; made where none is given")
-    pid: int | None = Field(default=None, gt=0, description="a process of the call, as the daemon's host numbers it")
-    agent: Label | None = Field(default=None, description="with user: begin the turn where its id is new")
-    user: Label | None = Field(default=None, description="whose turn it is to be")
-    org: Component = Field(default="default", description="the user's organisation")
-    deadline_seconds: float | None = Field(default=None, description="of a turn that is begun, as there")
-    uid: Owner | None = Field(default=None, description="of a turn that is begun, as there")
-    gid: Owner | None = Field(default=None, description="of a turn that is begun, as there")
-
-    @model_validator(mode="after")
-    def _turn_is_whole(self) -> Self:
-        if (self.agent is None) != (self.user is None):
-            raise PydanticCustomError("turn", "agent and user are given together or not at all")
-        return self
-
-
-class CallBegun(TurnBegun):
-    """All that a sandbox needs to run one program in the turn."""
-
-    call: str
-    uid: int = Field(description="owner of the workspace")
-    gid: int = Field(description="group of the workspace")
-    known_by: str | None = Field(description="how its processes are known: namespace, cgroup or processes")
-
-
-class EndCall(Request):
-    """End a call; how its program ended, where the caller knows."""
-
-    exit_status: int | None = Field(default=None, ge=0, le=255)
-    signal: int | None = Field(default=None, ge=1, le=64, description="the signal that killed it")
-    stop: bool = Field(default=False, description="kill what is left of its processes first")
-
-
-class HowEnded(StrEnum):
-    """What ended a call: its caller, the end of its process, a limit that stops calls, the end of its turn."""
-
-    TOLD = "told"
-    EXITED = "exited"
-    LIMIT = "limit"
-    TURN = "turn"
-
-
-class LimitHit(Answer):
-    """The first refusal by a limit since the call began."""
-
-    limit: Limit
-    resource: Resource
-    bound: int = Field(description="the limit itself, in bytes or inodes")
-    used: int = Field(description="what was held at that moment")
-    asked: int = Field(description="what was asked for on top")
-    at: AwareDatetime
-    message: str
-    count: int = Field(description="how many refusals there were since the call began")
-    stopped: bool = Field(description="whether it stopped the call, and the workspace was emptied")
-
-
-class Attachment(Answer):
-    """A file that was kept of an outbox when a call ended."""
-
-    name: str
-    media_type: str
-    size: int = Field(description="in bytes")
-    sha256: str = Field(description="of its bytes, in hexadecimal")
-    path: str | None = Field(description="where its bytes lie on the daemon's host; null once they are gone")
-    warnings: list[str] = Field(description="what whoever shows it should know, such as that an SVG contains script")
-
-
-class CallEnded(Answer):
-    """A call that has ended, and what came of it."""
-
-    call: str
-    turn: str
-    begun_at: AwareDatetime
-    ended_at: AwareDatetime
-    how: HowEnded
-    exit_status: int | None
-    signal: int | None
-    attachments: list[Attachment] = Field(description="the files that are kept of its outbox")
-    notes: list[str] = Field(description="what people should know of it")
-    limit: LimitHit | None
 
 
 class DaemonInfo(Answer):

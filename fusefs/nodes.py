@@ -4,7 +4,7 @@
 turns a changing request for any other node into EROFS, so read-only surfaces need no check of their own.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     import trio
 
     from fusefs.careful import Careful
+
+
+class Capability(ABCMeta):
+    """What the classes below are of: abstract ones, of which isinstance asks by inheritance alone.
+
+    Every request asks it, and an ABC's own answer, which minds registered classes, takes four times as long.
+    """
+
+    __instancecheck__ = type.__instancecheck__
 
 
 class Attributes(Protocol):
@@ -71,27 +80,33 @@ class Realm:
     """What nodes live and end with: a workspace ends, the fixed part of the tree does not.
 
     `opened` counts its open files and directories, of which there may be `most_opened`. `careful` runs its operations
-    while its disk may make them wait. `waits` bounds the threads that wait for the disk on its behalf.
+    while its disk may make them wait. `waits` bounds the threads that wait for the disk on its behalf. `operations`
+    counts requests that were about one of its nodes or open files, `read_bytes` and `written_bytes` what went through.
     """
 
     root_nodeid = 0
     """The nodeid of a turn's root; 0 for the fixed part."""
-    __slots__ = ("careful", "ended", "most_opened", "opened", "waits")
+    __slots__ = ("careful", "ended", "most_opened", "opened", "operations", "read_bytes", "waits", "written_bytes")
 
     def __init__(self, most_opened: int = 1 << 16, waits: "trio.CapacityLimiter | None" = None) -> None:
         self.careful: Careful | None = None
         self.ended = False
         self.waits = waits
         self.opened = 0
+        self.operations = 0
+        self.read_bytes = 0
+        self.written_bytes = 0
         self.most_opened = most_opened
 
 
-class Handle(ABC):
+class Handle(metaclass=Capability):
     """An open file. `cached` tells whether the kernel may keep its pages."""
 
     __slots__ = ()
     realm: Realm
     cached = True
+    number = 0
+    """Its file handle, where it keeps nothing that is not known by that number alone: the nodeid of its node."""
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes | memoryview:
@@ -143,11 +158,12 @@ class Listed(NamedTuple):
     attributes: Attributes
 
 
-class Listing(ABC):
-    """An open directory. Its cookies stay right while entries come and go."""
+class Listing(metaclass=Capability):
+    """An open directory. Its cookies stay right while entries come and go. `number` is as that of a Handle."""
 
     __slots__ = ()
     realm: Realm
+    number = 0
 
     @abstractmethod
     def entries(self, cookie: int) -> Iterator[Listed]:
@@ -157,11 +173,11 @@ class Listing(ABC):
     def sync(self) -> Callable[[], None]:
         """A call that makes the directory durable, for a worker thread."""
 
-    def release(self) -> None:  # noqa: B027 - most directories have nothing to do
+    def release(self) -> None:
         """The directory was closed."""
 
 
-class Node(ABC):
+class Node(metaclass=Capability):
     """What an inode stands for. `lookups` is the kernel's lookup count of it."""
 
     __slots__ = ("lookups", "nodeid", "realm")

@@ -8,26 +8,33 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyfuse3
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, StatvfsData
 
+from fusefs import again
 from fusefs.answers import change, entry, missing
 from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
-from fusefs.handlers import changing, file_handler, handler, listing_handler, until_it_fails, waiting_handler
+from fusefs.handlers import changing, file_handler, handler, listing_handler, waiting_handler
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Listing, Node, Value, WritableHandle
+from fusefs.nodes import Attributes, Handle, Listing, Node, Realm, Value, WritableHandle
+from fusefs.recorder import Recorder
 from fusefs.table import Kind, Opened, Table
 from policy.refusals import ReadOnly
 
 log = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+
 Space = Callable[[int], StatvfsData]
 """What df is told by a process id."""
+
+Data = TypeVar("Data", bytes, memoryview, bytes | memoryview)
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
@@ -47,7 +54,23 @@ class Operations(pyfuse3.Operations):
         self.inodes = inodes
         self.in_hand = in_hand
         self.careful = careful
+        self.recorder = Recorder()
         self._space = space
+        self._in_threads = 0
+
+    def awaits_threads(self) -> bool:
+        """Whether somebody is answered only when a thread, which waits for a disk, has come back."""
+        return self._in_threads > 0 or bool(self.careful)
+
+    async def _in_thread(self, realm: Realm, call: Callable[[], Answer]) -> Answer:
+        return await self._awaited(trio.to_thread.run_sync(call, limiter=realm.waits))
+
+    async def _awaited(self, answer: Awaitable[Answer]) -> Answer:
+        self._in_threads += 1
+        try:
+            return await answer
+        finally:
+            self._in_threads -= 1
 
     def resume(self) -> None:
         """Take over what the kernel has open from an earlier worker, as far as its inodes are at hand."""
@@ -77,7 +100,7 @@ class Operations(pyfuse3.Operations):
     def _listed_again(self, opened: Opened) -> Listing:
         return self.inodes.directory(opened.nodeid).listing()
 
-    def _found(self, node: Node, st: Attributes) -> EntryAttributes:
+    def found(self, node: Node, st: Attributes) -> EntryAttributes:
         """Answer with an entry, which the kernel counts as a lookup of its node."""
         node.lookups += 1
         return entry(node, st)
@@ -86,7 +109,7 @@ class Operations(pyfuse3.Operations):
     def lookup(self, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self.inodes.directory(parent)
         try:
-            return self._found(*directory.lookup(name))
+            return self.found(*directory.lookup(name))
         except FileNotFoundError:
             return missing(directory)
 
@@ -126,56 +149,32 @@ class Operations(pyfuse3.Operations):
     def readlink(self, nodeid: int, ctx: RequestContext) -> bytes:
         return self.inodes.symlink(nodeid).target()
 
-    # What answers a change that an earlier worker had applied, and the kernel has sent again.
-
-    def _mknod_again(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).made_before(name, mode, ctx))
-
-    def _mkdir_again(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).made_before(name, 0, ctx))
-
-    def _symlink_again(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).made_before(name, 0, ctx))
-
-    def _link_again(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.directory(parent).lookup(name))
-
-    def _create_again(
-        self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
-    ) -> tuple[FileInfo, EntryAttributes]:
-        node, st = self.inodes.writable_directory(parent).made_before(name, mode, ctx)
-        handle = self.inodes.writable_file(node.nodeid).open_for(flags, ctx)
-        return self._opened(handle, node.nodeid, flags, ctx), self._found(node, st)
-
-    def _nothing_again(self, *_: object) -> None:
-        return None
-
-    @changing(2, _mknod_again)
+    @changing(2, again.mknod)
     def mknod(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).mknod(name, mode, ctx))
+        return self.found(*self.inodes.writable_directory(parent).mknod(name, mode, ctx))
 
-    @changing(2, _mkdir_again)
+    @changing(2, again.mkdir)
     def mkdir(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).mkdir(name, mode, ctx))
+        return self.found(*self.inodes.writable_directory(parent).mkdir(name, mode, ctx))
 
-    @changing(2, _symlink_again)
+    @changing(2, again.symlink)
     def symlink(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self._found(*self.inodes.writable_directory(parent).symlink(name, target, ctx))
+        return self.found(*self.inodes.writable_directory(parent).symlink(name, target, ctx))
 
-    @changing(3, _link_again)
+    @changing(3, again.link)
     def link(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         node = self.inodes.live(nodeid)
-        return self._found(*self.inodes.writable_directory(parent).link(node, name))
+        return self.found(*self.inodes.writable_directory(parent).link(node, name))
 
-    @changing(2, _nothing_again)
+    @changing(2, again.nothing)
     def unlink(self, parent: int, name: bytes, ctx: RequestContext) -> None:
         self.inodes.writable_directory(parent).unlink(name)
 
-    @changing(2, _nothing_again)
+    @changing(2, again.nothing)
     def rmdir(self, parent: int, name: bytes, ctx: RequestContext) -> None:
         self.inodes.writable_directory(parent).rmdir(name)
 
-    @changing(5, _nothing_again)
+    @changing(5, again.nothing)
     def rename(
         self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: RequestContext
     ) -> None:
@@ -185,23 +184,23 @@ class Operations(pyfuse3.Operations):
             self.in_hand.take(("rename", parent, name, new_parent, new_name, flags, mark))
         directory.rename(name, self.inodes.writable_directory(new_parent), new_name, flags)
 
-    @changing(2, _create_again)
+    @changing(2, again.create)
     def create(
         self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
         directory = self.inodes.writable_directory(parent)
         node, st, handle = directory.create(name, flags, mode, ctx)
-        return self._opened(handle, node.nodeid, flags, ctx), self._found(node, st)
+        return self.opened(handle, node.nodeid, flags, ctx), self.found(node, st)
 
     @handler
     def open(self, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         if flags & _WRITING:
-            return self._opened(self.inodes.writable_file(nodeid).open_for(flags, ctx), nodeid, flags, ctx)
-        return self._opened(self.inodes.file(nodeid).open(), nodeid, flags, ctx)
+            return self.opened(self.inodes.writable_file(nodeid).open_for(flags, ctx), nodeid, flags, ctx)
+        return self.opened(self.inodes.file(nodeid).open(), nodeid, flags, ctx)
 
-    def _opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
+    def opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
         number = self.files.add(handle, nodeid, flags, ctx)
-        return FileInfo(fh=number, direct_io=not handle.cached, keep_cache=handle.cached)
+        return FileInfo(number, not handle.cached, handle.cached)
 
     @waiting_handler
     async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer
@@ -211,17 +210,25 @@ class Operations(pyfuse3.Operations):
         realm = handle.realm
         if realm.careful is None:
             try:
-                return handle.read(offset, size)
+                return self._read(realm, handle.read(offset, size))
             except BlockingIOError:
                 pass
-        return await trio.to_thread.run_sync(handle.read_waiting(offset, size), limiter=realm.waits)
+        return self._read(realm, await self._in_thread(realm, handle.read_waiting(offset, size)))
+
+    def _read(self, realm: Realm, data: Data) -> Data:
+        self.recorder.read_bytes += len(data)
+        realm.read_bytes += len(data)
+        return data
 
     @file_handler
     def write(self, fh: int, offset: int, data: bytes) -> int:
         handle = self.files.live(fh)
         if not isinstance(handle, WritableHandle):
             raise ReadOnly
-        return handle.write(offset, data)
+        written = handle.write(offset, data)
+        self.recorder.written_bytes += written
+        handle.realm.written_bytes += written
+        return written
 
     @file_handler
     def _flush(self, fh: int) -> Callable[[], Awaitable[None]] | None:
@@ -231,7 +238,7 @@ class Operations(pyfuse3.Operations):
     async def flush(self, fh: int) -> None:
         wait = await self._flush(fh)
         if wait is not None:
-            await wait()
+            await self._awaited(wait())
 
     @file_handler
     def release(self, fh: int) -> None:
@@ -241,7 +248,7 @@ class Operations(pyfuse3.Operations):
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self.files.live(fh)
         if isinstance(handle, WritableHandle):
-            await trio.to_thread.run_sync(handle.sync(datasync), limiter=handle.realm.waits)
+            await self._in_thread(handle.realm, handle.sync(datasync))
             await on_behalf_of(handle.realm, handle.synced)
 
     @handler
@@ -250,13 +257,18 @@ class Operations(pyfuse3.Operations):
 
     @listing_handler
     def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
-        for listed in until_it_fails(self.listings.live(fh).entries(start)):
-            node = listed.node
-            if not pyfuse3.readdir_reply(token, listed.name, entry(node, listed.attributes), listed.cookie):
-                self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
-                return
-            if listed.name not in (b".", b".."):  # the kernel counts no lookup of these
-                node.lookups += 1
+        some = False
+        try:
+            for cookie, name, node, st in self.listings.live(fh).entries(start):
+                if not pyfuse3.readdir_reply(token, name, entry(node, st), cookie):
+                    self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
+                    return
+                some = True
+                if name != b"." and name != b"..":  # the kernel counts no lookup of these
+                    node.lookups += 1
+        except OSError:
+            if not some:  # else the kernel asks on from there, and is told then
+                raise
 
     @listing_handler
     def releasedir(self, fh: int) -> None:
@@ -265,7 +277,7 @@ class Operations(pyfuse3.Operations):
     @waiting_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
         listing = self.listings.live(fh)
-        await trio.to_thread.run_sync(listing.sync(), limiter=listing.realm.waits)
+        await self._in_thread(listing.realm, listing.sync())
 
     @waiting_handler
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
@@ -280,7 +292,7 @@ class Operations(pyfuse3.Operations):
         found = await self._getxattr(nodeid, name)
         if isinstance(found, bytes):
             return found
-        return await found()
+        return await self._awaited(found())
 
     @handler
     def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:
@@ -290,7 +302,7 @@ class Operations(pyfuse3.Operations):
     def setxattr(self, nodeid: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         self.inodes.writable(nodeid).set_xattr(name, value)
 
-    @changing(2, _nothing_again)
+    @changing(2, again.nothing)
     def removexattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> None:
         self.inodes.writable(nodeid).remove_xattr(name)
 

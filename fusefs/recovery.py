@@ -34,7 +34,7 @@ async def take_stock(stocktaking: Stocktaking) -> None:
     workspace = stocktaking.realm
     await on_behalf_of(workspace, stocktaking.begin)
     await _look_at_the_rest(stocktaking)
-    await on_behalf_of(workspace, workspace.sweep_orphans)
+    await on_behalf_of(workspace, workspace.deleted.sweep)
     while not stocktaking.finish():
         await trio.sleep(RETRY_S)
         if workspace.ended:

@@ -39,6 +39,7 @@ class RefusedEvents:
         """What a turn's account calls with each refusal. It takes a microsecond for one that only counts."""
 
         def refused(refusal: LimitReached) -> None:
+            self._events.refusals[refusal.limit, refusal.resource] += 1
             what = (record.key, refusal.limit, refusal.resource)
             repeated = self._repeated.get(what)
             if repeated is not None:

@@ -1,10 +1,11 @@
 """Waiting for the kernel's next request: polling briefly before parking, and letting other tasks have their turn.
 
-In a virtual machine most of a round trip is the waking of a sleeping process. So while requests come quickly, the
-device is polled for a short time before the task parks; when polling has not paid, it parks at once. pyfuse3 waits
-through its module's name `trio`, which `stand_in` replaces as pyfuse3.asyncio does.
+In a virtual machine most of a round trip is the waking of a sleeping process. So while requests follow each other
+closely, the device is polled before the task parks; what is close is learnt from the pauses that there were. pyfuse3
+waits through its module's name `trio`, which `stand_in` replaces as pyfuse3.asyncio does.
 """
 
+import os
 import select
 import time
 import types
@@ -13,28 +14,42 @@ from collections.abc import Awaitable, Callable
 import trio
 
 POLL_NS = 100_000
-"""How long the device is polled before the task parks: about what a wake-up costs."""
+"""How long the device is polled at most before the task parks: about what a wake-up costs."""
+TAKEN_NS = 10_000
+"""Whoever offers the processor to others, and is that long without it, had better park: they need it."""
+LONGEST_PAUSE_NS = 4 * POLL_NS
+"""A pause counts as no longer than this, so that a few short ones make up for a long one."""
 TURN_NS = 2_000_000
 """How long requests are served before the other tasks get a turn."""
-MOST_CREDIT = 8
+BUSY_TURN_NS = 200_000
+"""The same while they have more to do than to look whether there is something to do."""
+IDLE_ROUND_NS = 60_000
+"""A round of trio's loop for which the processor worked longer has done something."""
 
 
 class DeviceWaiter:
     """Waits until a device has a request.
 
-    Polling is paid for with credit: a wait that was short earns some, a poll in vain costs more. A quiet device
-    leaves none, and costs nothing. `after_pause` is called when the task that waits was woken.
+    It polls while the usual pause between a reply and the next request (a moving average of the last eight or so) is
+    shorter than a poll. A poll in vain is a long pause, so a quiet device is not polled, and costs nothing. Between two
+    looks at the device the processor is offered to others; where they take it, it is not polled either. Nor is it
+    while `awaits_threads`: only trio hears of those. `after_pause` is called when the task that waits was woken.
     """
 
     def __init__(
-        self, before_first: Callable[[], None], before_each: Callable[[], None], after_pause: Callable[[], None]
+        self,
+        before_first: Callable[[], None],
+        before_each: Callable[[], None],
+        after_pause: Callable[[], None],
+        awaits_threads: Callable[[], bool],
     ) -> None:
         self._before_first: Callable[[], None] | None = before_first
         self._before_each = before_each
         self._after_pause = after_pause
+        self._awaits_threads = awaits_threads
         self._calls = 0
         self._poller = select.poll()
-        self._credit = 0
+        self._pause = LONGEST_PAUSE_NS
         self._turn_ends = 0
         self._closed = False
 
@@ -45,6 +60,7 @@ class DeviceWaiter:
         notice, and nobody ever answers it.
         """
         self._closed = True
+        self._turn_ends = 0  # the next wait looks whether it is closed
 
     async def wait(self, descriptor: int) -> None:
         """Return when `descriptor` is readable. Raises ClosedResourceError once closed: pyfuse3 ends then.
@@ -53,39 +69,61 @@ class DeviceWaiter:
         the answers of all requests whose handlers have returned: between these two nothing awaits.
         """
         self._before_each()
-        if self._before_first is not None:
-            self._calls += 1
-            if self._calls == 1:
-                return
-            self._before_first()
-            self._before_first = None
-            self._poller.register(descriptor, select.POLLIN)
         now = time.perf_counter_ns()
-        if now > self._turn_ends:
-            await trio.lowlevel.checkpoint()
-            now = time.perf_counter_ns()
-            self._turn_ends = now + TURN_NS
-        self._check_open()
-        if self._credit > 0 and self._poll_until(now + POLL_NS):
+        if now < self._turn_ends:
+            if self._poller.poll(0):
+                self._pause -= self._pause >> 3
+                return
+        elif self._before_first is not None and self._is_first(descriptor):
             return
-        await trio.lowlevel.wait_readable(descriptor)
+        else:
+            await self._let_others_go_on()
+            now = time.perf_counter_ns()
         self._check_open()
-        self._after_pause()
+        if self._pause >= POLL_NS or self._awaits_threads() or not self._poll_until(now + POLL_NS):
+            await trio.lowlevel.wait_readable(descriptor)
+            self._check_open()
+            self._after_pause()
         woken = time.perf_counter_ns()
-        self._turn_ends = woken + TURN_NS
-        self._credit = min(MOST_CREDIT, self._credit + 1) if woken - now < 2 * POLL_NS else self._credit
+        if woken - now > POLL_NS:
+            self._turn_ends = woken + TURN_NS
+        self._pause += (min(woken - now, LONGEST_PAUSE_NS) - self._pause) >> 3
+
+    def _is_first(self, descriptor: int) -> bool:
+        """Whether this is the first call; at the second the device takes its place."""
+        self._calls += 1
+        if self._calls == 1:
+            return True
+        assert self._before_first is not None
+        self._before_first()
+        self._before_first = None
+        self._poller.register(descriptor, select.POLLIN)
+        return False
+
+    async def _let_others_go_on(self) -> None:
+        """Have the other tasks go on; while they have much to do, their next turn comes soon."""
+        begun = time.thread_time_ns()
+        await trio.lowlevel.checkpoint()
+        is_idle = time.thread_time_ns() - begun < IDLE_ROUND_NS
+        self._turn_ends = time.perf_counter_ns() + (TURN_NS if is_idle else BUSY_TURN_NS)
 
     def _check_open(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError
 
     def _poll_until(self, deadline: int) -> bool:
+        """Whether the device became readable while it was worth polling."""
         poll = self._poller.poll
+        looked = time.perf_counter_ns()
         while not poll(0):
-            if time.perf_counter_ns() > deadline:
-                self._credit -= 2
+            os.sched_yield()
+            now = time.perf_counter_ns()
+            if now > deadline:
                 return False
-        self._credit = min(MOST_CREDIT, self._credit + 1)
+            if now - looked > TAKEN_NS:
+                self._pause = LONGEST_PAUSE_NS
+                return bool(poll(0))
+            looked = now
         return True
 
 
@@ -93,21 +131,26 @@ class Seat:
     """The lock under which one task at a time waits for the device.
 
     Unlike trio.Lock it is not fair, and taking it is no checkpoint: the task that has served a request reads the
-    next one itself, and another takes over only when it has to wait for something else.
+    next one itself, and another, which is called each time, takes over only when it has to wait for something else.
     """
 
     def __init__(self) -> None:
         self._taken = False
+        self._called = False
         self._queue = trio.lowlevel.ParkingLot()
 
     async def __aenter__(self) -> None:
         while self._taken:
-            await self._queue.park()
+            try:
+                await self._queue.park()
+            finally:
+                self._called = False
         self._taken = True
 
     async def __aexit__(self, *_: object) -> None:
         self._taken = False
-        if self._queue:
+        if self._queue and not self._called:
+            self._called = True
             self._queue.unpark()
 
 

@@ -3,9 +3,10 @@
 import grp
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from fusefs.logs import Logs
 from fusefs.session import RESEND
 from policy.deployment import Deployment
 
@@ -51,6 +52,7 @@ class Settings:
     config: Path | None = None
     no_resend: bool = False
     hang_seconds: float = HANG_SECONDS
+    logs: Logs = field(default_factory=Logs)
 
     @property
     def pulse_seconds(self) -> float:
@@ -79,5 +81,6 @@ class Settings:
         # -P: a folder named fusefs in the working directory is not what root wants to run.
         command = [sys.executable, "-P", "-m", "fusefs", self.mountpoint, "--state", os.fspath(self.state)]
         command += ["--socket", os.fspath(self.socket), "--hang-seconds", str(self.hang_seconds)]
+        command += self.logs.options
         command += [] if self.config is None else ["--config", os.fspath(self.config)]
         return [*command, "--no-resend"] if self.no_resend else command

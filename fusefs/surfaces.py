@@ -11,7 +11,8 @@ import trio
 from fusefs import notifications
 from fusefs.accounting import TurnAccount
 from fusefs.journal import TurnRecord
-from fusefs.nodes import Realm
+from fusefs.nodes import Node, Realm
+from fusefs.operation_log import TurnLog
 from fusefs.operations import Operations
 from fusefs.tree import ROOT, FixedDirectory, GeneratedFile, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
 from fusefs.workspace import Orphans, OutboxRules, Shared, Workspace
@@ -20,6 +21,10 @@ _TURNS, _CONTEXT, _STATUS, _STATUS_TURNS = 1, 2, 3, 7
 _KEY, _KEY_CONTEXT, _KEY_WORK, _KEY_STATUS = 0, 1, 2, 3
 _PLACES = (_KEY, _KEY_CONTEXT, _KEY_WORK, _KEY_STATUS)
 _FORGETS_ARRIVE_S = 0.02  # what the kernel has dropped with the turn's folder, it tells within that time
+
+
+ShowContext = Callable[[int, Node, Realm], Node | None]
+"""Makes the node of a turn's context, by its nodeid, its parent and its realm; None where there is nothing to see."""
 
 
 class Surfaces:
@@ -37,7 +42,7 @@ class Surfaces:
             listing, private = Ownership(uid, operators, 0o751), Ownership(uid, operators, 0o750)
         self._root = self._folder(None, b"", ROOT, Ownership(uid, os.getegid(), 0o711))
         self._turns = self._folder(self._root, b"turns", fixed_nodeid(_TURNS), listing)
-        self._folder(self._root, b"context", fixed_nodeid(_CONTEXT), private)
+        self.context = self._folder(self._root, b"context", fixed_nodeid(_CONTEXT), private)
         self.status = self._folder(self._root, b"status", fixed_nodeid(_STATUS), private)
         self._status_turns = self._folder(self.status, b"turns", fixed_nodeid(_STATUS_TURNS), private)
         self._private_file = Ownership(private.uid, private.gid, private.mode & 0o440)
@@ -52,16 +57,24 @@ class Surfaces:
         return folder
 
     def open(
-        self, record: TurnRecord, work: Path, orphans: Path, account: TurnAccount, rules: OutboxRules | None
+        self,
+        record: TurnRecord,
+        work: Path,
+        orphans: Path,
+        account: TurnAccount,
+        rules: OutboxRules | None,
+        show_context: ShowContext,
+        log: TurnLog | None,
     ) -> Workspace:
         """Let a turn appear, its workspace over the backing directory `work`. Raises OSError."""
-        workspace = self._workspace(record, Backing.of(work, orphans), account, rules)
+        workspace = self._workspace(record, Backing.of(work, orphans), account, rules, log)
         number = _number(record.key)
         realm = Realm()
         folder = TurnDirectory(turn_nodeid(number, _KEY), Ownership(record.uid, record.gid, 0o700), self._turns, realm)
-        context = FixedDirectory(
-            turn_nodeid(number, _KEY_CONTEXT), Ownership(record.uid, record.gid, 0o500), folder, realm
-        )
+        nodeid = self.context_nodeid(record)
+        context = show_context(nodeid, folder, realm)
+        if context is None:
+            context = FixedDirectory(nodeid, Ownership(record.uid, record.gid, 0o500), folder, realm)
         folder.put(b"context", context)
         folder.hold(workspace.root, workspace.attribute)
         status = GeneratedFile(
@@ -74,11 +87,21 @@ class Surfaces:
         self._turns.put(record.key.encode(), folder)
         return workspace
 
+    @staticmethod
+    def context_nodeid(record: TurnRecord) -> int:
+        """The nodeid of what a turn sees of its org's context."""
+        return turn_nodeid(_number(record.key), _KEY_CONTEXT)
+
     def _workspace(
-        self, record: TurnRecord, backing: "Backing", account: TurnAccount, rules: OutboxRules | None
+        self,
+        record: TurnRecord,
+        backing: "Backing",
+        account: TurnAccount,
+        rules: OutboxRules | None,
+        log: TurnLog | None,
     ) -> Workspace:
         nodeid = turn_nodeid(_number(record.key), _KEY_WORK)
-        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared, rules)
+        return Workspace(record.id, nodeid, backing.work, account, Orphans(backing.orphans), self._shared, rules, log)
 
     def close(self, record: TurnRecord, workspace: Workspace) -> None:
         """Let a turn go: from now on every request for it is answered ESTALE."""
@@ -96,7 +119,7 @@ class Surfaces:
         The root keeps its number, so that whoever is in it, or has it bound, goes on.
         """
         self._end_workspace(workspace)
-        fresh = self._workspace(record, backing, workspace.account, workspace.rules)
+        fresh = self._workspace(record, backing, workspace.account, workspace.rules, workspace.log)
         self._folders[record.key].hold(fresh.root, fresh.attribute)
         return fresh
 

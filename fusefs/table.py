@@ -17,7 +17,7 @@ from fusefs import ledger
 
 SLOTS = 1 << 18
 """Open files and directories that are remembered; more are not opened (ENFILE)."""
-LAYOUT = 1
+LAYOUT = 2
 """What the memory holds and means, operations in hand included; any change of that takes the next number.
 
 A program that finds another number has no part in that session (OtherLayout): it must not guess what is open.
@@ -39,6 +39,9 @@ _UNTOLD_AT = 32
 _UNTOLD = struct.Struct("<Q")  # the number of what was opened last (0: none), until the kernel has it
 _PLACES_MARK_AT = 20  # how many places were ever used
 _SLOT = struct.Struct("<QIIIIII")  # nodeid (0: free), flags, uid, gid, pid, kind, serial
+_NODEID = struct.Struct("<Q")  # where a slot begins
+_SERIAL = struct.Struct("<I")  # where it ends
+_SERIAL_AT = _SLOT.size - _SERIAL.size
 _SLOTS_AT = 4096
 _INDEX_BITS = SLOTS.bit_length() - 1
 _PLACES_AT = _SLOTS_AT + SLOTS * _SLOT.size
@@ -47,6 +50,9 @@ _PLACE_BYTES = 1024
 PLACES = 1 << 10
 """Turns that may have an operation of their own in hand at once."""
 _SIZE = _PLACES_AT + PLACES * _PLACE_BYTES
+_CONTEXTS_AT = -(-(_SIZE + ledger.BYTES) // mmap.PAGESIZE) * mmap.PAGESIZE
+CONTEXTS_BYTES = 72 << 20
+"""For a million files and folders of contexts."""
 
 
 class Kind(IntEnum):
@@ -125,13 +131,17 @@ class Table:
     def create(cls) -> Self:
         """New, empty memory; a worker or a supervisor that inherits its descriptor makes a Table of that."""
         descriptor = os.memfd_create("fusefs-table", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, _SIZE + ledger.BYTES)  # sparse: a slot takes memory once it was used
+        os.ftruncate(descriptor, _CONTEXTS_AT + CONTEXTS_BYTES)  # sparse: a slot takes memory once it was used
         os.pwrite(descriptor, _IDENTITY.pack(_FUSEFS, LAYOUT), _IDENTITY_AT)
         return cls(descriptor)
 
     def ledger(self) -> ledger.SharedLedger:
         """What accounts hold, put down behind the slots."""
         return ledger.SharedLedger(self.descriptor, _SIZE)
+
+    def contexts(self) -> mmap.mmap:
+        """Memory for what nodeids of contexts mean (fusefs.context.numbers), behind that."""
+        return mmap.mmap(self.descriptor, CONTEXTS_BYTES, offset=_CONTEXTS_AT)
 
     def beat(self) -> None:
         """Tell the supervisor that this worker is well."""
@@ -223,8 +233,9 @@ class Table:
         else:
             raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
         at = _SLOTS_AT + index * _SLOT.size
-        serial = (_SLOT.unpack_from(self._memory, at)[6] + 1) & 0xFFFFFFFF
-        number = int(serial) << _INDEX_BITS | index
+        (before,) = _SERIAL.unpack_from(self._memory, at + _SERIAL_AT)
+        serial: int = before + 1 & 0xFFFFFFFF
+        number = serial << _INDEX_BITS | index
         if kind is not Kind.HELD:  # before the slot: never a slot that nobody was told of, and nobody knows it
             _UNTOLD.pack_into(self._memory, _UNTOLD_AT, number)
             self._telling = True
@@ -246,9 +257,10 @@ class Table:
         """Forget something open."""
         index = number & SLOTS - 1
         at = _SLOTS_AT + index * _SLOT.size
-        nodeid, *_, serial = _SLOT.unpack_from(self._memory, at)
+        (nodeid,) = _NODEID.unpack_from(self._memory, at)
+        (serial,) = _SERIAL.unpack_from(self._memory, at + _SERIAL_AT)
         if nodeid and serial == number >> _INDEX_BITS:
-            _SLOT.pack_into(self._memory, at, 0, 0, 0, 0, 0, 0, serial)
+            _NODEID.pack_into(self._memory, at, 0)  # the rest means nothing without it
             self._free.append(index)
 
     def opened(self, kind: Kind) -> Iterator[Opened]:

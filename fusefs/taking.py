@@ -25,6 +25,7 @@ from fusefs.events import Events
 from fusefs.freezing import Found, Freezer, Frozen
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
 from fusefs.judging import Judged
+from fusefs.operation_log import OK, Op
 from fusefs.workspace import Outbox, Workspace
 from fusefs.workspace.file import RegularFile
 from policy.outbox import Held, name_problem, shown_name
@@ -98,7 +99,7 @@ class Taking:
         except OSError as error:
             log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
             return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
-        self._tell(turn, call, frozen)
+        self._tell(turn, workspace, call, frozen)
         return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled)
 
     async def _settled(self, outbox: Outbox, *, is_alone: bool) -> Collection[bytes]:
@@ -110,10 +111,12 @@ class Taking:
             await trio.sleep(_LOOKS_AGAIN_S)
         return written
 
-    def _tell(self, turn: TurnRecord, call: str, frozen: Frozen) -> None:
+    def _tell(self, turn: TurnRecord, workspace: Workspace, call: str, frozen: Frozen) -> None:
         untold = len(frozen.settled) - len(frozen.told)
         for number, (name, judged) in enumerate(frozen.told, 1):
             verdict = judged.verdict
+            if workspace.log is not None:
+                workspace.log.add(Op.VERDICT, b"outbox/" + name, verdict.reason or OK, call=call)
             self._events.tell(
                 Kind.VERDICT,
                 **turn.names,
@@ -189,7 +192,7 @@ def _remove(outbox: Outbox, found: Found) -> bool:
         st = backing.stat_if_there(outbox.descriptor(), found.name)
         if st is None or st.st_ino != found.inode:
             return st is None
-        outbox.unlink(found.name)
+        outbox.remove(found.name)
     except OSError:
         return False
     return True

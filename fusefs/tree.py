@@ -129,10 +129,9 @@ class FixedListing(Listing):
     def entries(self, cookie: int) -> Iterator[Listed]:
         if cookie == 0 or not self._entries:  # or it was opened anew by another worker
             self._entries = self._directory.snapshot()
-        for position in range(cookie, len(self._entries)):
-            name, node = self._entries[position]
-            if not node.realm.ended:
-                yield Listed(position + 1, name, node, node.attributes())
+        rest = enumerate(self._entries[cookie:], cookie + 1)
+        # All attributes first: one that is not known yet has the whole listing asked for again.
+        yield from [Listed(at, name, node, node.attributes()) for at, (name, node) in rest if not node.realm.ended]
 
     def sync(self) -> Callable[[], None]:
         return lambda: None

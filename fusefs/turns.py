@@ -4,7 +4,6 @@ import logging
 import shutil
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,57 +11,24 @@ from pathlib import Path
 import trio
 
 from fusefs.accounting import Totals
-from fusefs.accounts import Accounts
-from fusefs.careful import alone, on_behalf_of
+from fusefs.careful import alone
 from fusefs.event_schema import EndReason, Kind
-from fusefs.events import Events
-from fusefs.inodes import UNCOUNTED
-from fusefs.journal import Journal, JournalUnusable, TurnRecord
-from fusefs.layout import Layout
-from fusefs.live_turns import LiveTurns
+from fusefs.journal import JournalUnusable, TurnRecord
 from fusefs.messages import BeginTurn
-from fusefs.recovery import take_stock
-from fusefs.refused_events import RefusedEvents
-from fusefs.removal import Removal
-from fusefs.surfaces import Backing, Surfaces
-from fusefs.turn import Refusal, Turn, new_record
-from fusefs.verdict_events import VerdictEvents
-from fusefs.workspace import OutboxRules, Stocktaking, Workspace
+from fusefs.surfaces import Backing
+from fusefs.taken_up import TakenUp
+from fusefs.turn import Turn, new_record, sight_of
+from fusefs.workspace import Workspace
 from policy import keys, tenancy
-from policy.deployment import Agent, Deployment
 from policy.limits import Bounds, Limit, check_turn_disk
-from policy.refusals import LimitReached, LimitUnderUse, UnknownAgent
+from policy.refusals import LimitUnderUse
+from policy.visibility import Rule, Sight, sight
 
 log = logging.getLogger(__name__)
 
 
-class Turns(LiveTurns):
+class Turns(TakenUp):
     """The live turns: begun, emptied, ended, one at a time, and recorded in the journal in a worker thread."""
-
-    def __init__(
-        self,
-        deployment: Deployment,
-        layout: Layout,
-        journal: Journal,
-        accounts: Accounts,
-        surfaces: Surfaces,
-        events: Events,
-        tell_refusal: Callable[[Refusal], None],
-        nursery: trio.Nursery,
-    ) -> None:
-        super().__init__(journal)
-        self._deployment = deployment
-        self._layout = layout
-        self._accounts = accounts
-        self._surfaces = surfaces
-        self._removal = Removal(accounts, nursery)
-        self._events = events
-        self._refused = RefusedEvents(events)
-        self._verdicts = VerdictEvents(events)
-        self._tell_refusal = tell_refusal
-        self._begun_stocktakings: list[Stocktaking] = []
-        nursery.start_soon(self._refused.keep)
-        self._nursery = nursery
 
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> Turn:
         """Begin a turn, or answer the live one of the same id.
@@ -76,7 +42,9 @@ class Turns(LiveTurns):
                 live.check_same(request)
                 return live
             self._check_tenancy(request.org)
-            record = new_record(request, agent, peer_uid, peer_gid)
+            context = self._library.newest(request.org)
+            generation = None if context is None else context.number
+            record = new_record(request, agent, peer_uid, peer_gid, generation)
             await trio.to_thread.run_sync(self._make, record, agent.has_outbox)
             try:
                 turn = self._take_up(record)
@@ -124,6 +92,7 @@ class Turns(LiveTurns):
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
             await run(partial(self._surfaces.close, record, workspace))
+            self._library.turn_ended(self._surfaces.context_nodeid(record))
             held = self._accounts.close_turn(ending.account)
             self._refused.settle(record.key)
             self._events.tell(Kind.ENDED, **record.names, reason=reason)
@@ -219,109 +188,17 @@ class Turns(LiveTurns):
         if not recorded:
             await trio.to_thread.run_sync(self._record_end, record)
 
-    def recover(self, *, resumed: bool, careful: bool) -> None:
-        """Take up the live turns again, with totals from their trees, and remove what ended ones left.
+    async def seen_by_turn(self, turn: str) -> tuple[str, int | None, Sight]:
+        """The org whose context a live turn sees, the generation, and what of it. Raises NoSuchTurn, TurnOver."""
+        record = (await self.find(turn)).record
+        return record.org, record.generation, sight_of(record)
 
-        `resumed`: the kernel knows inodes of these turns, from an earlier worker of its session. `careful`: a disk had
-        that one wait, so the turns are careful from the beginning.
-        """
-        trees = set(self._layout.live())
-        for record in self._journal.live():
-            if record.key in trees and self._layout.work(record.key).is_dir():
-                trees.discard(record.key)
-                try:
-                    self._go_on_with(record, lookups=UNCOUNTED if resumed else 0, careful=careful)
-                except OSError as error:
-                    log.error("turn %s cannot be taken up, until the next start or reload: %s", record.id, error)
-            else:
-                log.error("turn %s has lost its tree: it is ended", record.id)
-                self._journal.end(record.key, time.time(), EndReason.LOST.value)
-                self._events.tell(Kind.ENDED, **record.names, reason=EndReason.LOST)
-        for key in trees:
-            self._put_away(key)
-        for stranger in self._layout.strangers():
-            log.error("%s is none of fusefs's own: it is left alone", stranger)
-        for tree in self._layout.leftovers():
-            agent = self._agent(keys.agent_of(tree.name))
-            self._removal.sweep(tree, agent.id, agent.limits)
+    def seen_by_agent(self, agent: str) -> Sight:
+        """What turns of an agent see that begin now. Raises UnknownAgent."""
+        rule = self._deployment.agent(agent).context
+        return sight([Rule(rule.include, rule.exclude)])
 
-    def take_stock(self) -> None:
-        """Begin to count what the recovered turns hold. Who has to hold one of them back has done so by now."""
-        for stocktaking in self._begun_stocktakings:
-            self._nursery.start_soon(take_stock, stocktaking)
-        self._begun_stocktakings.clear()
-
-    def _put_away(self, key: str) -> None:
-        """A tree that no live turn is known of: an interrupted begin or end; or somebody has lost the journal."""
-        if self._journal.by_key(key) is None and self._layout.holds_something(key):
-            log.error("the journal knows no turn of key %s: its files are kept in %s", key, self._layout.set_aside(key))
-        else:
-            self._layout.end(key)
-
-    def _go_on_with(self, record: TurnRecord, *, lookups: int, careful: bool) -> None:
-        """Take up a turn of an earlier daemon, and take stock of what it holds."""
-        put_down = self._accounts.left(record.agent, record.key) is not None
-        turn = self._take_up(record)
-        workspace = turn.workspace
-        if careful and workspace.careful is None:
-            workspace.be_careful()
-        stocktaking = Stocktaking(workspace, lookups, put_down, turn.counted)
-        if workspace.careful is None:
-            stocktaking.begin()
-        else:
-            workspace.careful.put_off(stocktaking.begin)
-        self._begun_stocktakings.append(stocktaking)
-        self._nursery.start_soon(self._judge_again, turn)
-
-    async def _judge_again(self, turn: Turn) -> None:
-        """Have verdicts again on what lies in a turn's outbox."""
-        await turn.counted.wait()
-        try:
-            outbox = await on_behalf_of(turn.workspace, turn.workspace.find_outbox)
-            if outbox is not None and not turn.workspace.ended:
-                await outbox.look_again()
-        except OSError as error:
-            log.warning("turn %s: the outbox cannot be read: %s", turn.record.id, error)
-
-    def _take_up(self, record: TurnRecord) -> Turn:
-        agent = self._agent(record.agent)
-        limits = agent.limits.with_turn_disk(record.turn_disk)
-        account = self._accounts.open_turn(record.key, record.agent, record.user, limits, self._hears_refusals(record))
-        try:
-            work, orphans = self._layout.work(record.key), self._layout.orphans(record.key)
-            rules = OutboxRules(agent.output.files, self._verdicts.of(record), self._nursery.start_soon)
-            workspace = self._surfaces.open(record, work, orphans, account, rules if agent.has_outbox else None)
-        except OSError:
-            self._accounts.freed(record.key, account.scratch, self._accounts.close_turn(account))
-            raise
-        turn = Turn(record, workspace, trio.Event(), agent.has_outbox, agent.sandbox.on_limit)
-        self._live[record.key] = turn
-        return turn
-
-    async def counted(self) -> None:
-        """Return when all totals can be told."""
-        for count in self._accounts.counts():
-            if not count.told:
-                await count.done.wait()
-
-    async def all_counted(self) -> None:
-        """Return when nothing that an earlier daemon has left is still to be counted."""
-        while counts := self._accounts.counts():
-            await counts[0].done.wait()
-
-    def _hears_refusals(self, record: TurnRecord) -> Callable[[LimitReached], None]:
-        """What a turn's account calls with each refusal."""
-        tell_event, tell = self._refused.of(record), self._tell_refusal
-
-        def refused(refusal: LimitReached) -> None:
-            tell_event(refusal)
-            tell(Refusal(record.key, refusal))
-
-        return refused
-
-    def _agent(self, agent: str) -> Agent:
-        try:
-            return self._deployment.agent(agent)
-        except UnknownAgent:
-            log.warning("the configuration has no agent %s any more: its live turns get the default limits", agent)
-            return Agent(id=agent)
+    def generations_in_use(self) -> list[tuple[str, int]]:
+        """What each live turn sees: its org, and the generation."""
+        records = (turn.record for turn in self._live.values())
+        return [(record.org, record.generation) for record in records if record.generation is not None]

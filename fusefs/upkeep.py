@@ -68,4 +68,4 @@ async def look_what_is_forgotten(inodes: Inodes, device: int) -> None:
 def _settle_one(workspace: Workspace) -> None:
     workspace.unsettled.look_again()
     workspace.unsettled.due(time.monotonic() - SETTLE_AFTER_S)
-    workspace.release_numbers()
+    workspace.deleted.release_numbers()

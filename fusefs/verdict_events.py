@@ -24,6 +24,7 @@ class VerdictEvents:
 
         def tell(name: bytes, verdict: Verdict) -> None:
             nonlocal second, told, untold
+            self._events.verdicts[verdict.verdict] += 1
             now = int(time.monotonic())
             if now != second:
                 second, told = now, 0

@@ -10,18 +10,14 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from fusefs import accounting
+from fusefs.call_messages import Attachment, CallBegun, CallEnded, HowEnded, LimitHit
 from fusefs.grips import CALL_VARIABLE
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.judging import Judged
 from fusefs.messages import (
     Account,
     AccountKind,
-    Attachment,
-    CallBegun,
-    CallEnded,
     CallView,
-    HowEnded,
-    LimitHit,
     LimitsChanged,
     Refused,
     TurnBegun,
@@ -87,7 +83,7 @@ def turn_view(turn: LiveTurn, mountpoint: str, calls: Iterable[CallRecord]) -> T
         workspace=turn_begun(turn, mountpoint).workspace,
         usage=usage(turn.account),
         refused_count=turn.account.refused_count,
-        refused=[_refused(event) for event in turn.account.refused],
+        refused=[refused(event) for event in turn.account.refused],
         calls=[_call_view(call) for call in calls],
         verdicts=[_verdict(name, judged) for name, judged in turn.verdicts()],
     )
@@ -155,7 +151,7 @@ def _note(hit: LimitHit) -> str:
 
 def limit_hit(event: accounting.Refused, count: int, *, stopped: bool) -> LimitHit:
     """What is kept with a call of the first refusal since it began."""
-    told = _refused(event)
+    told = refused(event)
     return LimitHit(**told.model_dump(exclude={"detail"}), message=told.detail, count=count, stopped=stopped)
 
 
@@ -189,6 +185,7 @@ def _who(record: TurnRecord) -> dict[str, Any]:
         "agent": record.agent,
         "user": record.user,
         "org": record.org,
+        "generation": record.generation,
         "uid": record.uid,
         "gid": record.gid,
         "begun_at": _time(record.begun_at),
@@ -225,7 +222,8 @@ def _orgs(turns: Sequence[LiveTurn]) -> list[Account]:
     ]
 
 
-def _refused(event: accounting.Refused) -> Refused:
+def refused(event: accounting.Refused) -> Refused:
+    """What a limit refused."""
     return Refused(
         at=_time(event.at),
         limit=event.refusal.limit,

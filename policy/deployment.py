@@ -58,6 +58,8 @@ class Settings(_Table):
     max_turns_per_org: Count = 10
     operations: Logged = "writes"
     operation_retention_days: Count = 30
+    context_generations: Count = 10
+    context_retention_days: Count = 30
 
 
 class Sandbox(_Table):

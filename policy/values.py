@@ -13,10 +13,13 @@ from pydantic_core import PydanticCustomError
 
 from policy import keys, sizes
 from policy.outbox_kinds import KINDS
+from policy.paths import check_path
+from policy.refusals import NotCanonical
 from policy.spelling import nearest
 
 WRONG = "wrong_value"  # the type of every error raised here; its context has `reason` and `right`
 _LONGEST_SHOWN = 60  # characters of a wrong value that a message repeats
+_PATTERN = 'a pattern such as "hr/**"'
 _LONGEST_SECONDS = 1e10  # 300 years; dates end with the year 9999
 
 
@@ -83,9 +86,12 @@ def _text(value: object) -> str:
 
 
 def _glob(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise wrong(f"{shown(value)} is not a path pattern", 'a pattern such as "hr/**"')
-    return value
+    if not isinstance(value, str):
+        raise wrong(f"{shown(value)} is not a path pattern", _PATTERN)
+    try:
+        return check_path(value)
+    except NotCanonical as error:
+        raise wrong(str(error), _PATTERN) from None
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 
 from fusefs.accounting import TurnAccount
 from fusefs.accounts import Accounts
+from fusefs.call_messages import BeginCall, EndCall
 from fusefs.events import Events
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.judging import Judged
-from fusefs.messages import BeginCall, BeginTurn, DaemonInfo, EndCall
+from fusefs.messages import BeginTurn, DaemonInfo
+from fusefs.operation_records import Asked, Operation
 from policy.limits import AgentLimits, Bounds, check_turn_disk
 from policy.refusals import LimitUnderUse, NoSuchAttachment, NoSuchCall, NoSuchTurn
 from tests.event_stand_ins import FakeRecords
@@ -76,6 +78,19 @@ class FakeAttachments:
         return await self.so_far(turn, seq)
 
 
+class FakeOperations:
+    """A log of operations, as a test puts them here, oldest first."""
+
+    def __init__(self) -> None:
+        self.all: list[Operation] = []
+        self.asked: list[Asked] = []
+
+    async def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
+        """The newest first, whatever is asked."""
+        self.asked.append(asked)
+        return self.all[::-1][(page - 1) * a_page :][: a_page + 1]
+
+
 class FakeTurns:
     """Turns in memory; `begin` and `end` raise what `error` holds."""
 
@@ -87,6 +102,7 @@ class FakeTurns:
         self.calls: dict[str, CallRecord] = {}
         self._live: dict[str, FakeTurn] = {}
         self.handed_over = FakeAttachments()
+        self.operations = FakeOperations()
 
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> FakeTurn:
         """Begin a turn whose key is made from its id."""

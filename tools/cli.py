@@ -6,14 +6,15 @@ from pathlib import Path
 import click
 
 from fusefs import __version__
-from tools import cli_calls, cli_events, cli_host, cli_turns
+from tools import cli_calls, cli_context, cli_events, cli_host, cli_log, cli_top, cli_turns, cli_usage
 from tools.cli_output import General, json_option, socket_option
 
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 done; 1 failed; 2 wrong usage or invalid configuration; "
-    "3 no daemon at the socket; 4 refused (the turn has ended, an org is full, a limit was hit).",
+    "3 no daemon at the socket; 4 refused (the turn has ended, an org is full, a path is not canonical, a limit was "
+    "hit).",
 )
 @click.version_option(__version__, prog_name="fusefs")
 @socket_option
@@ -38,6 +39,13 @@ def call() -> None:
     """Begin and end calls, for platforms that confine programs by themselves. `fusefs run` is a whole call."""
 
 
+@main.group("context")
+def context() -> None:
+    """Publish, look at and roll back the context of an org: the documents that its turns may read."""
+
+
+for _command in cli_context.COMMANDS:
+    context.add_command(_command)
 for _command in (
     cli_turns.begin,
     cli_turns.list_turns,
@@ -49,9 +57,9 @@ for _command in (
     turn.add_command(_command)
 for _command in (cli_calls.begin, cli_calls.end, cli_calls.attachments):
     call.add_command(_command)
-for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_turns.usage):
+for _command in (cli_host.doctor, cli_host.check, cli_host.mount, cli_host.umount, cli_host.reload, cli_usage.usage):
     main.add_command(_command)
-for _command in (cli_events.events,):
+for _command in (cli_events.events, cli_log.log, cli_top.top):
     main.add_command(_command)
 
 

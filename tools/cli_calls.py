@@ -1,16 +1,18 @@
 """The commands about calls: call begin, call end, call attachments; and about live turns: turn empty, turn limit."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from pydantic import BaseModel, ValidationError
 
-from fusefs.messages import Attachment, BeginCall, CallEnded, ChangeLimits, EndCall
+from fusefs.call_messages import Attachment, BeginCall, CallEnded, EndCall
+from fusefs.messages import ChangeLimits
 from tools.cli_output import Output, command, print_json, size, table
 from tools.exits import Exit, Failure
+from tools.turn_name import TURN
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -18,19 +20,29 @@ Asked = TypeVar("Asked", bound=BaseModel)
 def asked(kind: type[Asked], fields: dict[str, Any]) -> Asked:
     """What a command asks for, from its options. Raises Failure (wrong usage) naming the options that are wrong."""
     try:
-        return kind.model_validate({key: value for key, value in fields.items() if value is not None})
+        return kind.model_validate({key: value for key, value in fields.items() if value not in (None, ())})
     except ValidationError as error:
         found = (".".join(map(str, e["loc"])).replace("_", "-") + f": {e['msg']}" for e in error.errors())
         raise Failure("; ".join(one.removeprefix(": ") for one in found), Exit.USAGE) from error
 
 
+def context_options(work: Callable[..., None]) -> Callable[..., None]:
+    """The options by which a turn is to see less of its org's context than its agent may."""
+    narrowing = (("include", "Of what the agent may see, only this"), ("exclude", "And nothing of this"))
+    for name, meaning in narrowing:
+        text = f"{meaning}; a pattern, may be given again."
+        work = click.option(f"--context-{name}", multiple=True, metavar="PATTERN", help=text)(work)
+    return work
+
+
 @command("begin")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 @click.option("--call", metavar="ID", help="Your own id of the call; one is made where you give none.")
 @click.option("--pid", type=int, metavar="PID", help="A process of the call: all that it starts belongs to it.")
 @click.option("--agent", metavar="A", help="With --user: begin the turn where its id is new.")
 @click.option("--user", metavar="U", help="Whose turn it is to be.")
 @click.option("--org", metavar="O", help="The user's organisation.  [default: default]")
+@context_options
 def begin(output: Output, turn: str, **fields: object) -> None:
     """Begin a call in TURN; prints JSON: call, turn, workspace, env.
 
@@ -95,7 +107,7 @@ def _ended_lines(ended: CallEnded) -> Iterable[str]:
 
 
 @command("empty")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 def empty(output: Output, turn: str) -> None:
     """Empty the workspace of TURN: what was in it is gone at once, for everyone. Its calls go on."""
     with output.client() as client:
@@ -104,7 +116,7 @@ def empty(output: Output, turn: str) -> None:
 
 
 @command("limit")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 @click.option("--turn-disk", required=True, metavar="SIZE", help="What it may hold, such as 128m.")
 @click.option("--force", is_flag=True, default=None, help="Also where it holds more than that.")
 def limit(output: Output, turn: str, **fields: object) -> None:

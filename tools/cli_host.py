@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from fusefs.logs import Form, Level, Logs
 from fusefs.settings import HANG_SECONDS
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds
@@ -95,12 +96,18 @@ def _bounds(bounds: Bounds) -> str:
     return f"{size(bounds.bytes)}, {bounds.inodes} inodes"
 
 
+FORMAT_HELP = "Of the daemon's log: text, or one JSON object a line.  [default: text]"
+LEVEL_HELP = "What it logs: this, and what is more important.  [default: info]"
+
+
 @command("mount")
 @click.argument("mountpoint", metavar="MNT", type=Path)
 @click.option("--config", type=Path, metavar="FILE", help="The configuration.  [default: any agent, default limits]")
 @click.option("--state", type=Path, metavar="DIR", help=STATE_HELP)
 @click.option("--foreground", is_flag=True, help="Stay, and log to standard error: for a service manager.")
 @click.option("--no-resend", is_flag=True, help="Do without what Linux 6.9 brought: a worker's death is an error.")
+@click.option("--log-format", type=click.Choice([form.value for form in Form]), default="text", help=FORMAT_HELP)
+@click.option("--log-level", type=click.Choice([level.value for level in Level]), default="info", help=LEVEL_HELP)
 @click.option("--hang-seconds", type=float, default=HANG_SECONDS, hidden=True)
 def mount(
     output: Output,
@@ -109,6 +116,8 @@ def mount(
     state: Path | None,
     foreground: bool,
     no_resend: bool,
+    log_format: str,
+    log_level: str,
     hang_seconds: float,
 ) -> None:
     """Start the daemon and mount at MNT; returns when the mount answers.
@@ -116,7 +125,8 @@ def mount(
     A mount that a killed daemon left behind at MNT is cleaned up first.
     """
     survival = mounting.Survival(no_resend, hang_seconds)
-    plan = mounting.plan(mountpoint, config, state, output.socket, survival)
+    logs = Logs(Form(log_format), Level(log_level))
+    plan = mounting.plan(mountpoint, config, state, output.socket, survival, logs)
     mounting.prepare(plan, output.note)
     if foreground:
         mounting.run_in_foreground(plan)

@@ -16,7 +16,8 @@ from tools.sockets import default_socket
 from tools.surroundings import ProgramMissing
 
 REFUSED = 4
-REFUSED_STATUSES = (409, 410, 507)  # as tools.cli_output has it
+PATTERNS = {"context-include", "context-exclude"}
+REFUSED_STATUSES = (409, 410, 422, 507)  # as tools.cli_output has it
 
 
 class NoReport(Exception):
@@ -59,6 +60,7 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
 def _wish(options: Mapping[str, Any], turn: str, command: Sequence[str]) -> Wish:
     names = {"agent", "user", "org", "deadline-seconds", "uid", "gid", "call"}
     begin = {name.replace("-", "_"): options[name] for name in names & options.keys()}
+    begin |= {name.replace("-", "_"): options[name] for name in PATTERNS & options.keys()}
     env = dict(variable for text in options["env"] for variable in _variable(text))
     binds = [bind._replace(source=os.path.realpath(bind.source)) for bind in map(parse_bind, options["bind"])]
     confined = options.get("confine", "bwrap") == "bwrap"

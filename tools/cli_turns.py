@@ -1,12 +1,14 @@
-"""The commands that ask a running daemon: turn begin, list, show, end, and usage."""
+"""The commands about turns: begin, list, show, end."""
 
 from collections.abc import Iterable
 
 import click
 
-from fusefs.messages import Account, BeginTurn, TurnView, Usage, UsageBy
-from tools.cli_calls import asked
+from fusefs.messages import BeginTurn, TurnView, Usage
+from tools.cli_calls import asked, context_options
+from tools.cli_largest import largest_lines
 from tools.cli_output import Output, command, print_json, size, table
+from tools.turn_name import TURN
 
 
 @command("begin")
@@ -17,6 +19,7 @@ from tools.cli_output import Output, command, print_json, size, table
 @click.option("--deadline-seconds", type=float, metavar="N", help="End it so long from now.  [default: the agent's]")
 @click.option("--uid", type=int, metavar="N", help="Owner of the workspace, with --gid.  [default: you]")
 @click.option("--gid", type=int, metavar="N", help="Group of the workspace, with --uid.")
+@context_options
 def begin(output: Output, **fields: object) -> None:
     """Begin a turn; prints JSON: turn, key, workspace, outbox, context, env.
 
@@ -43,16 +46,26 @@ def _row(turn: TurnView) -> tuple[object, ...]:
 
 
 @command("show")
-@click.argument("turn")
-def show(output: Output, turn: str) -> None:
-    """Show one live turn: who, since when, what it holds, what was refused."""
+@click.argument("turn", type=TURN)
+@click.option("--largest", "with_largest", is_flag=True, help="Also its largest folders and files.")
+def show(output: Output, turn: str, with_largest: bool) -> None:
+    """Show one live turn: who, since when, what it holds, what was refused.
+
+    The largest folders and files are found by a walk: at most six levels and 2,000 names, and it is said where there
+    were more. With --json they are in `largest`.
+    """
     with output.client() as client:
         found = client.show(turn)
-    output.answer(found, _described(found))
+        largest = client.largest(found.key) if with_largest else None
+    if largest is None:
+        output.answer(found, described(found))
+    else:
+        document = {**found.model_dump(mode="json"), "largest": largest.model_dump(mode="json")}
+        output.answer(document, [*described(found), *largest_lines(largest)])
 
 
 @command("end")
-@click.argument("turn")
+@click.argument("turn", type=TURN)
 def end(output: Output, turn: str) -> None:
     """End a turn: its workspace is gone at once, for everyone."""
     with output.client() as client:
@@ -60,22 +73,8 @@ def end(output: Output, turn: str) -> None:
     output.answer(ended, [f"turn {ended.turn} has ended"])
 
 
-@command("usage")
-@click.option("--by", type=click.Choice([by.value for by in UsageBy]), help="Sum by this.  [default: all but org]")
-def usage(output: Output, by: str | None) -> None:
-    """Show what turns, users and agents (their scratch) hold of their limits."""
-    with output.client() as client:
-        accounts = client.usage(None if by is None else UsageBy(by))
-    heads = ("KIND", "ID", "AGENT", "USED", "LIMIT", "PEAK", "INODES", "INODE LIMIT")
-    output.answer(accounts, table(heads, (_account_row(account) for account in accounts)))
-
-
-def _account_row(a: Account) -> tuple[object, ...]:
-    sizes = (size(a.used_bytes), size(a.limit_bytes), size(a.peak_bytes))
-    return (a.kind, a.id, a.agent, *sizes, a.used_inodes, a.limit_inodes)
-
-
-def _described(turn: TurnView) -> Iterable[str]:
+def described(turn: TurnView) -> Iterable[str]:
+    """A turn, in lines for people."""
     for name in ("turn", "key", "agent", "user", "org", "uid", "gid", "state", "workspace"):
         yield f"{name:10} {getattr(turn, name)}"
     yield f"begun      {turn.begun_at:%Y-%m-%dT%H:%M:%SZ}"
@@ -85,6 +84,9 @@ def _described(turn: TurnView) -> Iterable[str]:
     for call in turn.calls:
         known = "" if call.known_by is None else f", process {call.pid}, known by {call.known_by}"
         yield f"call       {call.call}, since {call.begun_at:%H:%M:%S}{known}"
+    for verdict in turn.verdicts:
+        why = "" if verdict.reason is None else f": {verdict.reason}"
+        yield f"outbox     {verdict.verdict}  {verdict.name}, {size(verdict.size)}{why}"
     yield f"refused    {turn.refused_count}"
     for refusal in turn.refused:
         yield f"  {refusal.at:%H:%M:%S}  {refusal.detail}"

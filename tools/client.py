@@ -10,30 +10,20 @@ control interface's own, one for each request.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
+from fusefs.context_messages import FileView, FolderView
 from fusefs.event_schema import Event
-from fusefs.messages import (
-    Account,
-    Attachment,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
-from tools import questions
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
+from fusefs.operator_messages import Activity, Largest
+from tools import context_questions, questions
+from tools.context_questions import EVERYTHING, LISTED_BYTES, LISTED_ENTRIES, READ_BYTES, Whose
 from tools.event_stream import RECONNECT_SECONDS, Cursor
 from tools.questions import ArtifactsWanted, ArtifactUpdate, Question
 from tools.reaching import (
@@ -59,6 +49,7 @@ __all__ = [
     "SocketForbidden",
     "TrioClient",
     "Turn",
+    "Whose",
     "default_socket",
 ]
 
@@ -103,6 +94,18 @@ class Client:
         """A live turn, by id or key."""
         return self._send(questions.show(turn))
 
+    def largest(self, turn: str) -> Largest:
+        """The largest folders and files of a live turn, by id or key."""
+        return self._send(questions.largest(turn))
+
+    def activity(self) -> Activity:
+        """What goes on in the live turns."""
+        return self._send(questions.activity())
+
+    def metrics(self) -> bytes:
+        """The daemon's metrics, in Prometheus text."""
+        return self._send(questions.metrics())
+
     def end(self, turn: str) -> TurnView:
         """End a live turn, by id or key."""
         return self._send(questions.end(turn))
@@ -126,6 +129,10 @@ class Client:
     def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""
         return self._send(questions.usage(by))
+
+    def operations(self, wanted: Mapping[str, Any]) -> Operations:
+        """A page of what turns have done; `wanted` is what GET /v1/operations takes."""
+        return self._send(questions.operations(wanted))
 
     def daemon(self) -> DaemonInfo:
         """The daemon that answers."""
@@ -176,6 +183,29 @@ class Client:
                 if cursor.is_over:
                     return
             time.sleep(RECONNECT_SECONDS)
+
+    def list_context(
+        self,
+        org: str,
+        path: str | None = None,
+        *,
+        whose: Whose = EVERYTHING,
+        after: str = "",
+        entries: int = LISTED_ENTRIES,
+        bytes: int = LISTED_BYTES,
+    ) -> FolderView:
+        """What lies in a folder of an org's context, and may be seen; `cut` tells that there is more.
+
+        The first so many entries after the name `after`, with so many bytes of names.
+        """
+        question = context_questions.list_folder(org, path, whose, after=after, entries=entries, bytes=bytes)
+        return self._send(question)
+
+    def read_context(
+        self, org: str, path: str, *, whose: Whose = EVERYTHING, offset: int = 0, bytes: int = READ_BYTES
+    ) -> FileView:
+        """So many bytes of a file of an org's context; `cut` tells that it goes on. Its `data` are the bytes."""
+        return self._send(context_questions.read_file(org, path, whose, offset=offset, bytes=bytes))
 
     def close(self) -> None:
         """Close the connections."""

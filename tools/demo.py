@@ -70,11 +70,13 @@ def _play(here: Stage) -> None:
     operator = here.shell()
     pids = _mount(here, operator)
     with Client(here.socket) as client:
+        _publish(here, operator)
         turn = _begin(here, operator)
         program = Shell(Path(turn.workspace), {**turn.env, "PATH": operator.environment["PATH"]}, "turn$")
         _pass_a_file(operator, program)
         _stay_inside(here, operator)
         _hand_over(here, client, operator)
+        _read_the_context(here, operator)
         _clone(here, operator, program)
         why = "What the turn holds is known at all times, and counts for its user and its agent as well."
         _show_usage(why, client, operator, program)
@@ -97,6 +99,36 @@ def _mount(here: Stage, operator: Shell) -> list[int]:
     expect(here.is_mounted(), "nothing is mounted")
     expect(len(pids) == 2, f"there are {len(pids)} processes, not a supervisor and a worker")
     return pids
+
+
+def _publish(here: Stage, operator: Shell) -> None:
+    """The documents become what every turn of the org can read."""
+    (here.base / "handbook").mkdir()
+    for name in DOCUMENTS:
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, here.base / "handbook" / name)
+    why = "The org's documents, which its turns may read: published in one step, as generation 1."
+    said = operator.run(why, "fusefs context publish default handbook")
+    expect(said.startswith("generation 1 of default"), "nothing was published")
+
+
+def _read_the_context(here: Stage, operator: Shell) -> None:
+    """That a turn reads it, keeps it as it was, and cannot change it."""
+    count = f'grep -rci {WORD} "$FUSEFS_CONTEXT" | cut -d: -f2'
+    counted = operator.run("A call reads the org's documents.", f"{RUN} sh -c {shlex.quote(count)}")
+    truth = sum(WORD.encode() in line.lower() for line in _document_lines())
+    expect(sum(map(int, counted.split())) == truth, f"the context has other documents than the {truth} lines of these")
+    line = """sh -c 'rm "$FUSEFS_CONTEXT/README.md"'"""
+    said = operator.run("Nobody can change them.", f"{RUN} {line}", 1)
+    expect("Read-only file system" in said, "the call was not told EROFS")
+    said = operator.run("Not even the operator, through the mount.", "touch mnt/context/default/new", 1)
+    expect("Read-only file system" in said, "the operator was not told EROFS")
+    (here.base / "handbook" / "NEWS").write_text("new\n")
+    operator.run("Something new is published.", "fusefs context publish default handbook")
+    operator.run("Operators see it at once.", "cat mnt/context/default/NEWS")
+    said = operator.run("The turn keeps what it began with.", f"""{RUN} sh -c 'cat "$FUSEFS_CONTEXT/NEWS"'""", 1)
+    expect("No such file" in said, "the turn sees another generation")
 
 
 def _begin(here: Stage, operator: Shell) -> TurnBegun:

@@ -98,7 +98,8 @@ class Stage:
     def shell(self) -> Shell:
         """A shell in the folder, with this Python's programs (`fusefs`) first on its path."""
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
-        return Shell(self.base, {**os.environ, "PATH": path, "FUSEFS_SOCKET": str(self.socket), "LC_ALL": "C"})
+        own = {"PATH": path, "FUSEFS_SOCKET": str(self.socket), "XDG_CACHE_HOME": str(self.base / "cache")}
+        return Shell(self.base, {**os.environ, **own, "LC_ALL": "C"})
 
     def is_mounted(self) -> bool:
         """Whether anything is mounted at the mountpoint."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from fusefs.estate import is_handed_on
+from fusefs.logs import Logs
 from fusefs.mounts import topmost
 from fusefs.settings import HANG_SECONDS, ImpossiblePlace, check_places
 from policy.deployment import Deployment, InvalidDeployment, parse_deployment
@@ -39,6 +40,7 @@ class Plan:
     socket: Path
     config: Path | None
     survival: Survival = field(default_factory=Survival)
+    logs: Logs = field(default_factory=Logs)
 
     @property
     def log(self) -> Path:
@@ -51,6 +53,7 @@ class Plan:
         command = [sys.executable, "-P", "-m", "fusefs", os.fspath(self.mountpoint)]
         command += ["--state", os.fspath(self.state), "--socket", os.fspath(self.socket)]
         command += ["--hang-seconds", str(self.survival.hang_seconds)]
+        command += self.logs.options
         command += ["--no-resend"] if self.survival.no_resend else []
         return command if self.config is None else [*command, "--config", os.fspath(self.config)]
 
@@ -182,7 +185,9 @@ def run_in_foreground(plan: Plan) -> NoReturn:
     os.execv(command[0], command)
 
 
-def plan(mountpoint: Path, config: Path | None, state: Path | None, socket: Path, survival: Survival) -> Plan:
+def plan(
+    mountpoint: Path, config: Path | None, state: Path | None, socket: Path, survival: Survival, logs: Logs
+) -> Plan:
     """A plan with absolute paths and the defaults for this user. Raises Failure for an impossible path."""
     state = state or default_state()
     place = located(mountpoint)
@@ -191,4 +196,5 @@ def plan(mountpoint: Path, config: Path | None, state: Path | None, socket: Path
         check_places(place, located(state), located(socket), None if config is None else located(config))
     except ImpossiblePlace as error:
         raise Failure(str(error), Exit.USAGE) from error
-    return Plan(place, state.absolute(), socket.absolute(), None if config is None else config.absolute(), survival)
+    config = None if config is None else config.absolute()
+    return Plan(place, state.absolute(), socket.absolute(), config, survival, logs)

@@ -5,7 +5,7 @@ Said once; the clients only carry questions, each in its own way.
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -13,22 +13,10 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
 from fusefs.event_schema import Event
-from fusefs.messages import (
-    Account,
-    Attachment,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
+from fusefs.operator_messages import Activity, Largest
 from tools.asking import TRIES
 from tools.event_stream import Cursor
 from tools.reaching import ControlError, refused
@@ -58,6 +46,7 @@ class Question(Generic[T]):
     body: dict[str, Any] | None = None
     query: dict[str, str] | None = None
     repeated: dict[str, str] | None = None
+    patience_s: float | None = None
 
     @property
     def attempts(self) -> "list[Question[T]]":
@@ -70,6 +59,8 @@ class Question(Generic[T]):
     @property
     def patience(self) -> float:
         """For how many seconds an answer is waited for."""
+        if self.patience_s is not None:
+            return self.patience_s
         return ASK_SECONDS if self.method == "GET" else CHANGE_SECONDS
 
     def read(self, response: httpx.Response) -> T:
@@ -103,10 +94,10 @@ def turns() -> Question[list[TurnView]]:
 
 def _turn_path(turn: str) -> str:
     """The address of a turn."""
-    return f"/v1/turns/{_component(turn)}"
+    return f"/v1/turns/{component(turn)}"
 
 
-def _component(id: str) -> str:
+def component(id: str) -> str:
     """An id in an address. A dot is escaped too: `.` and `..` alone would mean other addresses."""
     return quote(id, safe="", errors="surrogateescape").replace(".", "%2E")
 
@@ -114,6 +105,21 @@ def _component(id: str) -> str:
 def show(turn: str) -> Question[TurnView]:
     """One live turn."""
     return Question("GET", _turn_path(turn), TypeAdapter(TurnView))
+
+
+def largest(turn: str) -> Question[Largest]:
+    """What a turn's room went to."""
+    return Question("GET", _turn_path(turn) + "/largest", TypeAdapter(Largest))
+
+
+def activity() -> Question[Activity]:
+    """What goes on."""
+    return Question("GET", "/v1/activity", TypeAdapter(Activity))
+
+
+def metrics() -> Question[bytes]:
+    """The metrics."""
+    return Question("GET", "/metrics", RAW)
 
 
 def end(turn: str) -> Question[TurnView]:
@@ -141,7 +147,7 @@ def begin_call(turn: str, request: BeginCall) -> Question[CallBegun]:
 def end_call(call: str, request: EndCall) -> Question[CallEnded]:
     """End a call."""
     body = request.model_dump(mode="json", exclude_none=True)
-    return Question("POST", f"/v1/calls/{_component(call)}/end", TypeAdapter(CallEnded), body=body, repeated={})
+    return Question("POST", f"/v1/calls/{component(call)}/end", TypeAdapter(CallEnded), body=body, repeated={})
 
 
 def attachments(call: str) -> Question[list[Attachment]]:
@@ -160,7 +166,7 @@ def acknowledge(call: str, name: str) -> Question[Attachment]:
 
 
 def _attachments_path(call: str, *name: str) -> str:
-    return "/".join(["/v1/calls", _component(call), "attachments", *map(_component, name)])
+    return "/".join(["/v1/calls", component(call), "attachments", *map(component, name)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,12 @@ def usage(by: UsageBy | None) -> Question[list[Account]]:
     """What accounts hold."""
     query = {} if by is None else {"by": by.value}
     return Question("GET", "/v1/usage", TypeAdapter(list[Account]), query=query)
+
+
+def operations(wanted: Mapping[str, Any]) -> Question[Operations]:
+    """What turns have done."""
+    query = {name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in wanted.items()}
+    return Question("GET", "/v1/operations", TypeAdapter(Operations), query=query)
 
 
 def daemon() -> Question[DaemonInfo]:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tools import confine, surroundings, terminal_filter
@@ -64,6 +65,10 @@ class Done(NamedTuple):
     interrupted: bool
 
 
+TOLD_WORDS, TOLD_OF_A_WORD = 100, 1_000
+"""So much of a command is told."""
+
+
 class Impossible(Exception):
     """The call cannot be made as it was asked for; str() says why, for people."""
 
@@ -75,7 +80,7 @@ def call(control: Control, wish: Wish) -> Done:
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (*RELAYED, signal.SIGCHLD))
     held = Held(Start(alone, way.deaf_to, sorted(blocked), way.passed))
     try:
-        asked = {"call": _new_id(), **wish.begin, **way.known(held.pid)}
+        asked = {"call": _new_id(), "command": _told(wish.command), **wish.begin, **way.known(held.pid)}
         begun = control.ask("POST", "turns", wish.turn, "calls", body=asked)
         status = FAILED
         try:
@@ -96,6 +101,12 @@ def call(control: Control, wish: Wish) -> Done:
 def _new_id() -> str:
     """An id for a call, with which it is begun once, whichever worker answers; uuid would take time to import."""
     return os.urandom(16).hex()
+
+
+def _told(command: Sequence[str]) -> list[str]:
+    """What is told of a command, for the log: its beginning, and what is not UTF-8 escaped."""
+    shown = (word.encode(errors="surrogateescape").decode(errors="backslashreplace") for word in command)
+    return [word[:TOLD_OF_A_WORD] for word in islice(shown, TOLD_WORDS)]
 
 
 def _wait(relay: Relay, held: Held, timeout: float | None) -> int:

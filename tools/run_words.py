@@ -12,6 +12,8 @@ Run one program in a turn, confined: a whole call. TURN is your id of the turn, 
   --org O                 the user's organisation
   --deadline-seconds N    when it ends
   --uid N --gid N         whose its workspace is
+  --context-include P, --context-exclude P   of what its agent may see of the context, only this and nothing of that;
+                          patterns, may be given again
   --call ID               your id of the call; one is made where you give none
   --confine bwrap|none    none: the program sees what you see  [default: bwrap]
   --net                   with the host's network
@@ -56,13 +58,13 @@ KINDS: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("uid", "gid", "report"), int),
     "confine": _confine,
 }
-MANY = ("bind", "env")
+MANY = ("bind", "env", "context-include", "context-exclude")
 FLAGS = ("net",)
 
 
 def read(words: Sequence[str]) -> tuple[dict[str, Any], str, list[str]]:
     """The options by name, the turn, and the command. Raises HelpWanted, WrongUsage."""
-    options: dict[str, Any] = {name: [] for name in MANY}
+    options: dict[str, Any] = {name: [] for name in ("bind", "env")}
     turns: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -95,7 +97,7 @@ def _take(options: dict[str, Any], word: str, rest: Iterator[str]) -> None:
     if name in MANY:
         if name == "env" and value.startswith("="):
             raise WrongUsage(f"--env: {value!r} names no variable")
-        options[name].append(value)
+        options.setdefault(name, []).append(value)
         return
     try:
         options[name] = KINDS[name](value)

@@ -5,32 +5,22 @@ async with TrioClient() as client, client.turn(agent="field-guide", user="ada") 
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 import trio
 
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
+from fusefs.context_messages import FileView, FolderView
 from fusefs.event_schema import Event
-from fusefs.messages import (
-    Account,
-    Attachment,
-    BeginCall,
-    BeginTurn,
-    CallBegun,
-    CallEnded,
-    ChangeLimits,
-    DaemonInfo,
-    EndCall,
-    LimitsChanged,
-    TurnBegun,
-    TurnView,
-    UsageBy,
-)
-from tools import questions
+from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
+from fusefs.operator_messages import Activity, Largest
+from tools import context_questions, questions
+from tools.context_questions import EVERYTHING, LISTED_BYTES, LISTED_ENTRIES, READ_BYTES, Whose
 from tools.event_stream import RECONNECT_SECONDS, Cursor
 from tools.questions import ArtifactsWanted, ArtifactUpdate, Question
 from tools.reaching import BROKEN, default_socket, explained, refused
@@ -74,6 +64,18 @@ class TrioClient:
         """A live turn, by id or key."""
         return await self._send(questions.show(turn))
 
+    async def largest(self, turn: str) -> Largest:
+        """The largest folders and files of a live turn, by id or key."""
+        return await self._send(questions.largest(turn))
+
+    async def activity(self) -> Activity:
+        """What goes on in the live turns."""
+        return await self._send(questions.activity())
+
+    async def metrics(self) -> bytes:
+        """The daemon's metrics, in Prometheus text."""
+        return await self._send(questions.metrics())
+
     async def end(self, turn: str) -> TurnView:
         """End a live turn, by id or key."""
         return await self._send(questions.end(turn))
@@ -97,6 +99,10 @@ class TrioClient:
     async def usage(self, by: UsageBy | None = None) -> list[Account]:
         """What accounts hold of their limits."""
         return await self._send(questions.usage(by))
+
+    async def operations(self, wanted: Mapping[str, Any]) -> Operations:
+        """A page of what turns have done; `wanted` is what GET /v1/operations takes."""
+        return await self._send(questions.operations(wanted))
 
     async def daemon(self) -> DaemonInfo:
         """The daemon that answers."""
@@ -150,6 +156,29 @@ class TrioClient:
                 if cursor.is_over:
                     return
             await trio.sleep(RECONNECT_SECONDS)
+
+    async def list_context(
+        self,
+        org: str,
+        path: str | None = None,
+        *,
+        whose: Whose = EVERYTHING,
+        after: str = "",
+        entries: int = LISTED_ENTRIES,
+        bytes: int = LISTED_BYTES,
+    ) -> FolderView:
+        """What lies in a folder of an org's context, and may be seen; `cut` tells that there is more.
+
+        The first so many entries after the name `after`, with so many bytes of names.
+        """
+        question = context_questions.list_folder(org, path, whose, after=after, entries=entries, bytes=bytes)
+        return await self._send(question)
+
+    async def read_context(
+        self, org: str, path: str, *, whose: Whose = EVERYTHING, offset: int = 0, bytes: int = READ_BYTES
+    ) -> FileView:
+        """So many bytes of a file of an org's context; `cut` tells that it goes on. Its `data` are the bytes."""
+        return await self._send(context_questions.read_file(org, path, whose, offset=offset, bytes=bytes))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -18,7 +18,8 @@ from typing import Any, Literal, Required, TypedDict, Unpack
 
 import trio
 
-from fusefs.messages import Attachment, CallEnded, LimitHit, Problem, TurnBegun
+from fusefs.call_messages import Attachment, CallEnded, LimitHit
+from fusefs.messages import Problem, TurnBegun
 from tools.reaching import ControlError, Refused
 
 

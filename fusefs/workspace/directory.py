@@ -16,6 +16,7 @@ from fusefs.nodes import (
     Node,
     WritableDirectory,
 )
+from fusefs.operation_log import Op
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import RegularFile
 from fusefs.workspace.listing import WorkspaceListing
@@ -77,9 +78,8 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         self.realm.descriptors.close(self)
         super().close()
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
-        super().change(change, caller, handle)
-        st = self.attributes()
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
+        st = super().change(change, caller, handle)
         self.group = _inherited_group(st)
         return st
 
@@ -90,6 +90,11 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def listing(self) -> WorkspaceListing:
         return WorkspaceListing(self)
+
+    def _did(self, op: Op, name: bytes) -> None:
+        """Put down what was done to a name in here."""
+        if self.realm.log is not None:
+            self.realm.log.add(op, self.inner_path(name))
 
     # What an outbox has answers of its own to.
 
@@ -112,21 +117,27 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         try:
             entry, st = self._make(name, mode, caller, make)
             assert isinstance(entry, RegularFile)
-            return entry, st, WriteHandle(entry, opened.pop(), caller, flags & os.O_ACCMODE)
+            return entry, st, WriteHandle(entry, opened.pop(), caller, flags & os.O_ACCMODE, changed=True)
         finally:
             for descriptor in opened:  # of what could not be given to the caller, or was set aside
                 disk.close(descriptor)
 
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        return self._make(name, 0, caller, lambda here: disk.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
+        made = self._make(name, 0, caller, lambda here: disk.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
+        self._did(Op.MKDIR, name)
+        return made
 
     def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         if stat.S_IFMT(mode) not in _MAKEABLE:
             raise NotPermitted("devices cannot be made in a workspace")
-        return self._make(name, mode, caller, lambda here: disk.mknod(name, mode, dir_fd=here))
+        made = self._make(name, mode, caller, lambda here: disk.mknod(name, mode, dir_fd=here))
+        self._did(Op.MKNOD, name)
+        return made
 
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
-        return self._make(name, 0, caller, lambda here: disk.symlink(target, name, dir_fd=here))
+        made = self._make(name, 0, caller, lambda here: disk.symlink(target, name, dir_fd=here))
+        self._did(Op.SYMLINK, name)
+        return made
 
     def made_before(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         here = self.descriptor()
@@ -138,7 +149,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         check_name(name)
         if not isinstance(node, Entry) or node.realm is not self.realm:
             raise CrossesTurns
-        self.realm.admit(NAME_BYTES, 0)
+        self.realm.admit(NAME_BYTES, 0, self, name)
         self.realm.account.settle(NAME_BYTES, 0)  # before it is made: in a careful turn that may take its time
         try:
             self.descriptor()
@@ -153,9 +164,15 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, 0)
             raise
+        self._did(Op.LINK, name)
         return self.realm.adopt(st, self, name), st
 
     def unlink(self, name: bytes) -> None:
+        self.remove(name)
+        self._did(Op.UNLINK, name)
+
+    def remove(self, name: bytes) -> None:
+        """The same, without a word in the log."""
         check_name(name)
         here = self.descriptor()
         st = backing.stat_at(here, name)
@@ -174,6 +191,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         st = backing.stat_at(self.descriptor(), name)
         with self.realm.losing(st, self, name):
             disk.rmdir(name, dir_fd=self.descriptor())
+        self._did(Op.RMDIR, name)
 
     def rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
         check_name(name)
@@ -213,6 +231,8 @@ class WorkspaceDirectory(Entry, WritableDirectory):
                 self.lost(name)
             directory.lost(new_name)
             directory.arrived(st, new_name)
+            if self.realm.log is not None:
+                self.realm.log.add(Op.RENAME, self.inner_path(name), to=directory.inner_path(new_name))
 
     def _rename_over(
         self,
@@ -240,7 +260,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
     ) -> tuple[Entry, os.stat_result]:
         """Make an entry, charge it, and give it to the caller; where that fails, unmake it."""
         check_name(name)
-        self.realm.admit(NAME_BYTES, 1)
+        self.realm.admit(NAME_BYTES, 1, self, name)
         self.realm.account.settle(NAME_BYTES, 1)  # before it is made: in a careful turn that may take its time
         try:
             here = self.descriptor()
@@ -248,7 +268,9 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, -1)
             raise
-        return self.realm.adopt(st, self, name), st
+        entry = self.realm.adopt(st, self, name)
+        entry.bare = self.realm.makes_bare or None
+        return entry, st
 
     def _made(self, here: int, name: bytes, mode: int, caller: Caller, make: Callable[[int], None]) -> os.stat_result:
         make(here)

@@ -8,11 +8,10 @@ number must not come to mean another file.
 import errno
 import os
 import stat
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Attributes, Caller, Change, Handle, Symlink, Value, WritableNode
+from fusefs.nodes import Caller, Change, Handle, Symlink, Value, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
@@ -28,9 +27,10 @@ class Entry(WritableNode):
     """An inode of a workspace.
 
     `held` is the descriptor that keeps it once its name is gone, or -1; `mark` is what tells the next worker so.
+    `bare` tells whether it has no extended attributes; None while that is not known.
     """
 
-    __slots__ = ("held", "mark", "name", "parent")
+    __slots__ = ("bare", "held", "mark", "name", "parent")
     realm: "Workspace"
 
     def __init__(self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory", name: bytes) -> None:
@@ -39,6 +39,7 @@ class Entry(WritableNode):
         self.lookups = 0
         self.held = -1
         self.mark = 0
+        self.bare: bool | None = None
         self.parent = parent
         self.name = name
         parent.children += 1
@@ -61,6 +62,15 @@ class Entry(WritableNode):
             return backing.path_of(self.held), True
         return b"%s/%s" % (backing.path_of(self.parent.descriptor()), self.name), False
 
+    def inner_path(self, *below: bytes) -> bytes:
+        """Where it lies in the workspace, for people: by a name that it has, or had last; or what is `below` it."""
+        names = [*below]
+        entry: Entry = self
+        while entry.parent is not entry:
+            names.append(entry.name)
+            entry = entry.parent
+        return b"/".join(reversed(names))
+
     def attributes(self) -> os.stat_result:
         """Raises Stale where the name now leads to another inode: somebody else changed the backing directory."""
         if self.held >= 0:
@@ -78,8 +88,10 @@ class Entry(WritableNode):
     def held_by(self, descriptor: int) -> None:
         """From now on a descriptor keeps it."""
         self.held = descriptor
-        with suppress(OSError):  # the table is full: the next worker will not know of this one
+        try:
             self.mark = self.realm.table.add(Kind.HELD, self.nodeid)
+        except OSError:  # the table is full: the next worker will not know of this one
+            self.mark = 0
         self.realm.held.add(self)
 
     def let_go(self) -> None:
@@ -106,19 +118,20 @@ class Entry(WritableNode):
         """Whether something here needs it, although the kernel has forgotten it."""
         return False
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
+        _, mode, uid, gid, atime, mtime = change
         directory, name, follow = self.place()
-        before = self.attributes()
-        if change.uid is not None or change.gid is not None:
+        if uid is not None or gid is not None:
             # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
-            uid = -1 if change.uid is None else change.uid
-            gid = -1 if change.gid is None else change.gid
-            disk.chown(name, uid, gid, dir_fd=directory, follow_symlinks=follow)
-        if change.mode is not None and not stat.S_ISLNK(before.st_mode):
-            disk.chmod(name, stat.S_IMODE(change.mode), dir_fd=directory)
-        if change.atime_ns is not None or change.mtime_ns is not None:
-            atime = before.st_atime_ns if change.atime_ns is None else change.atime_ns
-            mtime = before.st_mtime_ns if change.mtime_ns is None else change.mtime_ns
+            owner, group = -1 if uid is None else uid, -1 if gid is None else gid
+            disk.chown(name, owner, group, dir_fd=directory, follow_symlinks=follow)
+        if mode is not None and not stat.S_ISLNK(self.attributes().st_mode):  # chmod(2) would follow it
+            disk.chmod(name, stat.S_IMODE(mode), dir_fd=directory)
+        if atime is not None or mtime is not None:
+            if atime is None or mtime is None:
+                before = self.attributes()
+                atime = before.st_atime_ns if atime is None else atime
+                mtime = before.st_mtime_ns if mtime is None else mtime
             disk.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
         return self.attributes()
 
@@ -126,12 +139,19 @@ class Entry(WritableNode):
         if name.startswith(RESERVED):
             return self.realm.attribute(name, self)
         self._check_namespace(name)
+        if self.bare is None:
+            self.list_xattrs()
+        if self.bare:
+            raise OSError(errno.ENODATA, "no attributes")
         path, follow = self.path()
         return disk.getxattr(path, name, follow_symlinks=follow)
 
     def list_xattrs(self) -> list[bytes]:
+        if self.bare:
+            return []
         path, follow = self.path()
-        names = map(os.fsencode, disk.listxattr(path, follow_symlinks=follow))
+        names = [os.fsencode(name) for name in disk.listxattr(path, follow_symlinks=follow)]
+        self.bare = not names  # the kernel asks again and again, before each first write to a file
         return [name for name in names if not name.startswith(RESERVED)]
 
     def set_xattr(self, name: bytes, value: bytes) -> None:
@@ -141,12 +161,14 @@ class Entry(WritableNode):
         others = [other for other in disk.listxattr(path, follow_symlinks=follow) if os.fsencode(other) != name]
         held = sum(len(os.fsencode(o)) + len(disk.getxattr(path, o, follow_symlinks=follow)) for o in others)
         check_room(held, name, value)
+        self.bare = False
         disk.setxattr(path, name, value, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
         check_settable(name)
         self._check_namespace(name)
         path, follow = self.path()
+        self.bare = None
         disk.removexattr(path, name, follow_symlinks=follow)
 
     @staticmethod

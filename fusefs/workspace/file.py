@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
 from fusefs.judging import Judged
-from fusefs.nodes import Attributes, Caller, Change, Handle, WritableFile
+from fusefs.nodes import Caller, Change, Handle, WritableFile
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.opened import ReadHandle, WriteHandle, drop_set_id
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # O_APPEND would make pwrite(2) ignore the offset; the kernel has already given the right one. O_TRUNC and O_CREAT
 # change what is charged, so they are done by hand. O_DIRECT asks for aligned buffers; O_SYNC comes as FSYNC.
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+_NOTHING_ELSE = (None,) * 5
 
 
 class Life(Enum):
@@ -105,12 +106,12 @@ class RegularFile(Entry, WritableFile):
                 self.pieces = self.fresh = 0
                 self._expect(0)
 
-    def look(self, descriptor: int, grown: int) -> os.stat_result:
-        """Charge what it has allocated, after a change by which it has grown by `grown` bytes at most."""
+    def look(self, descriptor: int, offset: int = 0, length: int = 0) -> os.stat_result:
+        """Charge what it has allocated, after a write of so much there."""
         try:
             st = disk.fstat(descriptor)
         except OSError:
-            self.charge_untold(grown)
+            self.charge_untold(worst_case(offset, length, self.realm.block))
             raise
         self.settle(st)
         return st
@@ -162,7 +163,7 @@ class RegularFile(Entry, WritableFile):
         try:
             disk.ftruncate(descriptor, size)
         finally:
-            st = self.look(descriptor, 0)
+            st = self.look(descriptor)
         drop_set_id(descriptor, st, caller)
 
     def bound_bytes(self) -> int:
@@ -175,9 +176,11 @@ class RegularFile(Entry, WritableFile):
         """The refusal of a file of `size` bytes."""
         account = self.realm.account
         bound = self.bound_bytes()
-        return account.note(LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound)))
+        refusal = LimitReached(Limit.FILE, Resource.BYTES, bound, min(size, bound), max(0, size - bound))
+        self.realm.refused(refusal, self)
+        return account.note(refusal)
 
-    def change(self, change: Change, caller: Caller, handle: Handle | None) -> Attributes:
+    def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
         if change.size is not None:
             if isinstance(handle, WriteHandle):
                 self.truncate(handle.descriptor, change.size, caller)
@@ -187,7 +190,7 @@ class RegularFile(Entry, WritableFile):
                     self.truncate(descriptor, change.size, caller)
                 finally:
                     disk.close(descriptor)
-        if change[1:] == (None,) * 5:
+        if change[1:] == _NOTHING_ELSE:
             return self.attributes()
         return super().change(change, caller, handle)
 
@@ -196,7 +199,7 @@ class RegularFile(Entry, WritableFile):
             raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
         growth = worst_case(0, len(value) + len(name), self.realm.block)
-        self.realm.admit(growth, 0)
+        self.realm.admit(growth, 0, self)
         if self.realm.careful is not None:
             self.realm.careful.reserve(growth)
         try:
@@ -217,6 +220,11 @@ class RegularFile(Entry, WritableFile):
             self.charge_untold(grown)
             raise
         self.settle(st)
+
+    def hold(self) -> None:
+        if self.held < 0 and self.charged and not self.opens:  # then its content goes with its name
+            self.held_by(backing.hold_to_discard(self.parent.descriptor(), self.name))
+        super().hold()
 
     def needed(self) -> bool:
         # An orphan is open also where a new worker has not come to its handles yet.
@@ -241,7 +249,7 @@ class RegularFile(Entry, WritableFile):
         """One handle less."""
         self.opens -= 1
         if not self.opens and self.life is Life.ORPHAN:
-            self.realm.free_orphan(self)
+            self.realm.deleted.free(self)
 
 
 def _without_names(st: os.stat_result) -> os.stat_result:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
 from fusefs.nodes import Caller, Handle, WritableHandle
+from fusefs.operation_log import Op
 from policy.limits import index_bytes, worst_case
 
 if TYPE_CHECKING:
@@ -35,18 +36,26 @@ class ReadHandle(Handle):
 
     def release(self) -> None:
         if self.descriptor >= 0:
+            if self.realm.log is not None and self.realm.log.reads and type(self) is ReadHandle:
+                self.realm.log.add(Op.READ, self.file.inner_path())
             disk.close(self.descriptor)
             self.descriptor = -1
             self.file.released()
 
 
 class WriteHandle(ReadHandle, WritableHandle):
-    """A file opened for writing, or for reading and writing, as `access` says. `caller` is who opened it."""
+    """A file opened for writing, or for reading and writing, as `access` says. `caller` is who opened it.
 
-    __slots__ = ("access", "caller")
+    `changed` tells whether anything was written through it, or it has made the file.
+    """
 
-    def __init__(self, file: "RegularFile", descriptor: int, caller: Caller, access: int) -> None:
+    __slots__ = ("access", "caller", "changed")
+
+    def __init__(
+        self, file: "RegularFile", descriptor: int, caller: Caller, access: int, *, changed: bool = False
+    ) -> None:
         super().__init__(file, descriptor)
+        self.changed = changed
         self.caller = caller
         self.access = access
         file.mappable += access == os.O_RDWR
@@ -68,11 +77,11 @@ class WriteHandle(ReadHandle, WritableHandle):
         try:
             written = disk.pwrite(self.descriptor, data, offset)
         finally:
-            st = file.look(self.descriptor, worst_case(offset, len(data), file.realm.block))
+            st = file.look(self.descriptor, offset, len(data))
             if not goes_on and file.charged > before:
                 file.add_piece()
         file.tail = offset + written
-        file.unjudged = True
+        file.unjudged = self.changed = True
         if st.st_mode & backing.SET_ID:
             drop_set_id(self.descriptor, st, self.caller)
         return written
@@ -102,7 +111,7 @@ class WriteHandle(ReadHandle, WritableHandle):
         if count < len(data) and self._may_be_pages(offset, len(data)):
             count = 0
         if not count:
-            workspace.account.admit(self._growth(offset, len(data), goes_on), 0)
+            workspace.admit(self._growth(offset, len(data), goes_on), 0, self.file)
         return data[:count]
 
     def _may_be_pages(self, offset: int, length: int) -> bool:
@@ -137,6 +146,8 @@ class WriteHandle(ReadHandle, WritableHandle):
         file.mappable -= self.access == os.O_RDWR
         file.writers -= 1
         self.realm.unsettled.written(file)
+        if self.changed and self.realm.log is not None:
+            self.realm.log.add(Op.WRITE, file.inner_path())
         super().release()
         if file.unjudged and not file.writers and self.realm.outbox is not None:
             self.realm.outbox.released(file)

@@ -24,6 +24,7 @@ from fusefs.careful import on_behalf_of
 from fusefs.court import Court
 from fusefs.judging import Judged, judge, judge_by_name
 from fusefs.nodes import Attributes, Caller, Handle, Node
+from fusefs.operation_log import OK, Op
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import Life, RegularFile
@@ -244,6 +245,8 @@ class Outbox(WorkspaceDirectory):
         self.remember([(name, judged)])
         if judged.verdict.rule is not Rule.NAME:  # a temporary one is likely: the call's end tells
             self.rules.tell(name, judged.verdict)
+            if self.realm.log is not None:
+                self.realm.log.add(Op.VERDICT, self.inner_path(name), judged.verdict.reason or OK)
 
     def remember(self, verdicts: Iterable[tuple[bytes, Judged]]) -> None:
         """These are the latest."""

@@ -161,7 +161,7 @@ class Stocktaking:
 
     def _look_at_orphans(self) -> Totals:
         try:
-            return self._workspace.take_orphans() if self._lookups else self._workspace.clear_orphans()
+            return self._workspace.deleted.take() if self._lookups else self._workspace.deleted.clear()
         except OSError as error:
             self._fail(error, b"open")
             return Totals(0, 0)

@@ -11,14 +11,15 @@ from contextlib import contextmanager, suppress
 import trio
 
 from fusefs import backing, disk
-from fusefs.accounting import Totals, TurnAccount
+from fusefs.accounting import TurnAccount
 from fusefs.careful import Careful
-from fusefs.inodes import UNCOUNTED
 from fusefs.nodes import Realm, Value
+from fusefs.operation_log import TurnLog
 from fusefs.tombstones import Tombstone
+from fusefs.workspace.deleted import Deleted
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry, Link, Special
-from fusefs.workspace.file import Life, RegularFile
+from fusefs.workspace.file import RegularFile
 from fusefs.workspace.held import Held
 from fusefs.workspace.orphans import Orphans
 from fusefs.workspace.outbox import NAME as OUTBOX
@@ -26,7 +27,7 @@ from fusefs.workspace.outbox import Outbox, OutboxRules
 from fusefs.workspace.settling import Unsettled
 from fusefs.workspace.shared import Shared
 from policy.limits import NAME_BYTES
-from policy.refusals import InUse
+from policy.refusals import InUse, LimitReached
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Workspace(Realm):
     """The tree below a backing directory, charged to one turn's account.
 
     `rules` are those of its outbox, or None where its agent has none; `outbox` is that folder once it was looked up.
+    `log` takes down what is done, where that is wanted.
+
     `nodeid` is the number of its root, which stays when the turn is emptied, whatever directory is behind it;
     `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
     filesystem allocates (bytes).
@@ -57,6 +60,7 @@ class Workspace(Realm):
         orphans: Orphans,
         shared: Shared,
         rules: OutboxRules | None = None,
+        log: TurnLog | None = None,
     ) -> None:
         super().__init__(shared.most_opened, trio.CapacityLimiter(MOST_WAITING))
         self.turn = turn
@@ -67,14 +71,16 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self.makes_bare = _gives_no_attributes(descriptor)
         self._shared = shared
         self.court = shared.court
         self.inodes = shared.inodes
         self._other_names: dict[int, list[tuple[WorkspaceDirectory, bytes]]] = {}
         self.unsettled = Unsettled(self.block)
         self.held = Held(self.inodes, self.table)
-        self._unfreed: dict[RegularFile, None] = {}
+        self.deleted = Deleted(self)
         self.rules = rules
+        self.log = log
         self.outbox: Outbox | None = None
         self.root = WorkspaceDirectory(self, disk.fstat(descriptor), None, b".")
         self.root.nodeid = nodeid
@@ -218,60 +224,27 @@ class Workspace(Realm):
             entry = entry.parent
             entry.children -= 1
 
-    def take_orphans(self) -> Totals:
-        """Know the files without a name that an earlier worker of this session had open; answers what they hold."""
-        files = [self._take_orphan(descriptor) for descriptor in self.orphans.held()]
-        for file in files:
-            self.inodes.was_found(file.nodeid)
-        return Totals(sum(file.charged for file in files), len(files))
-
-    def _take_orphan(self, descriptor: int) -> RegularFile:
-        file = RegularFile(self, disk.fstat(descriptor), self.root, b"")
-        file.lookups = UNCOUNTED
-        file.life = Life.ORPHAN
-        file.held_by(descriptor)
-        self.inodes.add(file)
-        return file
-
-    def clear_orphans(self) -> Totals:
-        """Remove those of an earlier session: nobody has them open."""
-        self.orphans.clear()
-        return Totals(0, 0)
-
-    def sweep_orphans(self) -> None:
-        """Remove orphans that turned out to be open no more."""
-        for node in self.inodes:
-            if node.realm is self and isinstance(node, RegularFile) and node.life is Life.ORPHAN and not node.opens:
-                self.free_orphan(node)
-
-    def free_orphan(self, file: RegularFile) -> None:
-        """Remove a file that has no name and is open no more; later, where the disk fails."""
-        try:
-            self.orphans.remove(file.nodeid)
-        except OSError as error:
-            if file not in self._unfreed:
-                log.error("turn %s: cannot free what it has deleted for now: %s", self.turn, error)
-            self._unfreed[file] = None
-            return
-        self._unfreed.pop(file, None)
-        file.unlinked()
-
     def number_is_taken(self, nodeid: int) -> bool:
         """Whether an inode's number still means an earlier one to the kernel."""
         return isinstance(self.inodes.known(nodeid), Tombstone)
 
-    def release_numbers(self) -> None:
-        """Give back inodes that were kept out of use only as long as their number was taken, or the disk failed."""
-        for file in list(self._unfreed):
-            self.free_orphan(file)
-            self.drop(file)
-        self.orphans.release_aside(self.number_is_taken)
+    def admit(self, grown_bytes: int, grown_inodes: int, entry: Entry, *name: bytes) -> None:
+        """Let a growth pass, or raise LimitReached, with no room kept back that is not needed.
 
-    def admit(self, grown_bytes: int, grown_inodes: int) -> None:
-        """Let a growth pass, or raise LimitReached, with no room kept back that is not needed."""
+        It is about an entry, or about a name in it.
+        """
         if self.account.pending_bytes and not self.account.fits(grown_bytes):
             self.unsettled.write_back()
-        self.account.admit(grown_bytes, grown_inodes)
+        try:
+            self.account.admit(grown_bytes, grown_inodes)
+        except LimitReached as refusal:
+            self.refused(refusal, entry, *name)
+            raise
+
+    def refused(self, refusal: LimitReached, entry: Entry, *name: bytes) -> None:
+        """Put down that a limit has refused something to an entry, or to a name in it."""
+        if self.log is not None:
+            self.log.refuse(refusal, entry.inner_path(*name))
 
     def be_careful(self) -> Careful:
         """Run operations so that those who wait for the disk keep nobody else waiting, until it is quick again."""
@@ -317,3 +290,14 @@ class Workspace(Realm):
         self.descriptors.close_all(self)
         self.orphans.close()
         self.root.close()
+
+
+def _gives_no_attributes(directory: int) -> bool:
+    """Whether what is made in a backing directory begins without extended attributes.
+
+    A label (SELinux) or a default ACL, which it would begin with, the directory then has, too.
+    """
+    try:
+        return not os.listxattr(directory)
+    except OSError:  # a filesystem that has none tells so at each request
+        return False

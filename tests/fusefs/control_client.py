@@ -29,7 +29,9 @@ async def served(
     underway: Underway | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a control interface that is being served at `path`."""
-    app = create_app(turns, turns.accounts, turns.events, lambda: DAEMON, reload or trio.lowlevel.checkpoint)
+    app = create_app(
+        turns, turns.accounts, turns.events, turns.operations, lambda: DAEMON, reload or trio.lowlevel.checkpoint
+    )
     gate = gate or Gate(own_uid=os.getuid(), operator_gid=None)
     with listening(path, gate.operator_gid) as listener:
         async with trio.open_nursery() as nursery:

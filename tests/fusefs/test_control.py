@@ -148,6 +148,7 @@ def test_openapi_describes_every_operation_and_its_problems(turns: FakeTurns, tm
         "GET /v1/turns/{turn}/artifacts",
         "GET /v1/usage",
         "GET /v1/events",
+        "GET /v1/operations",
         "GET /v1/daemon",
         "POST /v1/reload",
     }

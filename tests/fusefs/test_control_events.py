@@ -26,7 +26,7 @@ from tests.stand_ins import DAEMON, FakeTurns
 async def served(path: Path, *kept: Told) -> AsyncIterator[tuple[httpx.AsyncClient, Events]]:
     """A client, and the events that are served; at the end the daemon ends, whoever is connected."""
     turns, events = FakeTurns(), Events(FakeRecords(*kept))
-    app = create_app(turns, turns.accounts, events, lambda: DAEMON, trio.lowlevel.checkpoint)
+    app = create_app(turns, turns.accounts, events, turns.operations, lambda: DAEMON, trio.lowlevel.checkpoint)
     transport = httpx.AsyncHTTPTransport(uds=str(path))
     async with httpx.AsyncClient(transport=transport, base_url="http://fusefs") as client:
         with listening(path, None) as listener:

@@ -230,7 +230,9 @@ def test_who_connects_while_a_worker_leaves_is_answered_by_the_next(turns: FakeT
     path = tmp_path / "control.sock"
 
     async def main() -> None:
-        app = create_app(turns, turns.accounts, turns.events, lambda: DAEMON, trio.lowlevel.checkpoint)
+        app = create_app(
+            turns, turns.accounts, turns.events, turns.operations, lambda: DAEMON, trio.lowlevel.checkpoint
+        )
         leaving, answered = Underway(), trio.Event()
 
         async def ask(client: httpx.AsyncClient) -> None:

@@ -3,13 +3,14 @@
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import pytest
 import trio
 import trio.lowlevel
 import trio.testing
 
-from fusefs.requests import MOST_CREDIT, TURN_NS, DeviceWaiter, Seat, stand_in
+from fusefs.requests import BUSY_TURN_NS, TURN_NS, DeviceWaiter, Seat, stand_in
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def started(descriptor: int) -> DeviceWaiter:
     """A waiter that has its first two calls behind it; the device is readable for the second."""
-    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None)
+    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None, lambda: False)
     await waiter.wait(descriptor)
     await waiter.wait(descriptor)
     return waiter
@@ -35,7 +36,7 @@ def test_the_device_is_put_in_place_at_the_second_call(pipe: tuple[int, int]) ->
     calls: list[str] = []
 
     async def main() -> None:
-        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: None)
+        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: None, lambda: False)
         await waiter.wait(reading)  # nothing is there, and it does not wait
         assert calls == []
         os.write(writing, b"x")
@@ -99,17 +100,101 @@ def test_other_tasks_get_their_turn_while_requests_never_cease(pipe: tuple[int, 
     assert TURN_NS / 2 < longest < 25 * TURN_NS  # generous: another process may have had the processor
 
 
+def test_tasks_that_are_busy_have_more_turns(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+
+    async def turns_in(seconds: float, work_s: float) -> int:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+                until = time.perf_counter() + work_s
+                while time.perf_counter() < until:
+                    pass
+
+        waiter = await started(reading)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            until = time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                await waiter.wait(reading)
+            nursery.cancel_scope.cancel()
+        return turns
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        fewest = 0.4e9 / (BUSY_TURN_NS + 200_000) / 8  # generous: other processes have the processor, too
+        assert await turns_in(0.4, 0.0002) > fewest > 0.4e9 / TURN_NS / 8
+
+    trio.run(main)
+
+
+def test_nothing_is_polled_while_a_thread_is_awaited(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only trio hears of threads, and whoever waits for one sends no request."""
+    reading, writing = pipe
+    polled: list[bool] = []
+
+    async def polls(waiter: DeviceWaiter) -> int:
+        def poll(deadline: int) -> bool:
+            polled.append(True)
+            return False
+
+        await waiter.wait(reading)
+        os.write(writing, b"x")
+        for _ in range(100):  # no pauses at all, so polling looks as good as it may
+            await waiter.wait(reading)
+        polled.clear()
+        monkeypatch.setattr(waiter, "_poll_until", poll)
+        os.read(reading, 1)
+        with trio.move_on_after(0.02):
+            await waiter.wait(reading)
+        return len(polled)
+
+    async def main() -> None:
+        for awaited, polls_expected in ((False, 1), (True, 0)):
+            waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None, partial(bool, awaited))
+            assert await polls(waiter) == polls_expected
+
+    trio.run(main)
+
+
+def test_who_leaves_a_seat_again_and_again_calls_one_other() -> None:
+    seat, woken = Seat(), 0
+
+    async def first() -> None:
+        async with seat:
+            await trio.testing.wait_all_tasks_blocked()
+        for _ in range(5):
+            async with seat:
+                pass
+        async with seat:
+            await trio.testing.wait_all_tasks_blocked()
+        assert woken == 0
+
+    async def other() -> None:
+        nonlocal woken
+        await trio.lowlevel.checkpoint()
+        async with seat:
+            woken += 1
+
+    run_side_by_side(first, other, other, other)
+    assert woken == 3
+
+
 def test_a_quiet_device_costs_nothing(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
 
     async def main() -> None:
         os.write(writing, b"x")
         waiter = await started(reading)
-        for _ in range(3 * MOST_CREDIT):  # as much credit as may be had
+        for _ in range(100):  # no pauses at all, so polling looks as good as it may
             await waiter.wait(reading)
         os.read(reading, 1)
         before = time.process_time()
-        for _ in range(MOST_CREDIT):  # each wait in vain polls once more at most
+        for _ in range(8):  # each wait in vain polls once more at most
             with trio.move_on_after(0.02):
                 await waiter.wait(reading)
         assert time.process_time() - before < 0.08

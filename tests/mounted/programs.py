@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusefs.messages import BeginCall, CallBegun
+from fusefs.call_messages import BeginCall, CallBegun
 from tests.mounted.harness import Daemon, holds_within
 from tests.mounted.tight import TIGHT
 from tools.client import Client

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.call_messages import BeginCall, CallEnded, EndCall
 from fusefs.grips import Family, Marks
-from fusefs.messages import BeginCall, BeginTurn, CallEnded, EndCall
+from fusefs.messages import BeginTurn
 from fusefs.processes import Process
 from tests.mounted.harness import Daemon, holds_within, running_daemon
 from tests.mounted.programs import NOBODY, STOPPING, Program, program

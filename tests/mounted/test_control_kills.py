@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from fusefs.messages import BeginCall, BeginTurn, EndCall, TurnState
+from fusefs.call_messages import BeginCall, EndCall
+from fusefs.messages import BeginTurn, TurnState
 from tests.mounted.calling import begin, run
 from tests.mounted.harness import Daemon
 from tools.client import Client

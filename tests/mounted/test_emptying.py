@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.call_messages import EndCall, LimitHit
 from fusefs.journal import Journal
-from fusefs.messages import EndCall, LimitHit
 from policy.limits import Limit, Resource
 from tests.mounted.harness import Daemon, running_daemon
 from tests.mounted.programs import STOPPING, program

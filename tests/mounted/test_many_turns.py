@@ -6,8 +6,9 @@ import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
-from fusefs.messages import BeginCall, BeginTurn, EndCall, UsageBy
-from tests.mounted.harness import Daemon, mountpoints, running_daemon
+from fusefs.call_messages import BeginCall, EndCall
+from fusefs.messages import BeginTurn, UsageBy
+from tests.mounted.harness import Daemon, holds_within, mountpoints, running_daemon
 from tests.mounted.tight import soon
 from tools.client import Client
 
@@ -68,7 +69,8 @@ def test_nothing_is_left_of_many_turns_and_the_journal_tells_each() -> None:
         assert client.turns() == []
         assert os.listdir(daemon.mountpoint / "turns") == os.listdir(daemon.state / "turns") == []
         assert soon(lambda: not os.listdir(daemon.state / "ended"))
-        assert cgroups() - before == set()
+        left = cgroups() - before  # or another test's, which goes with it
+        assert holds_within(60, lambda: not left & cgroups())
         assert [place for place in mountpoints() if place.startswith(os.fspath(daemon.base))] == [
             os.fspath(daemon.mountpoint)
         ]

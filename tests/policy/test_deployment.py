@@ -116,6 +116,8 @@ def test_defaults() -> None:
         "max_turns_per_org": 10,
         "operations": "writes",
         "operation_retention_days": 30,
+        "context_generations": 10,
+        "context_retention_days": 30,
     }
     agent = deployment.agent("a")
     assert agent.model_dump() == {

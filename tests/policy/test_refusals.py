@@ -11,6 +11,7 @@ from policy.refusals import (
     AttributesFull,
     CallConflict,
     CrossesTurns,
+    Incomplete,
     InUse,
     InvalidDeployment,
     InvalidRequest,
@@ -21,8 +22,11 @@ from policy.refusals import (
     NameTooLong,
     NoSuchAttachment,
     NoSuchCall,
+    NoSuchContext,
     NoSuchProcess,
     NoSuchTurn,
+    NotATree,
+    NotCanonical,
     NotOutgoing,
     NotPermitted,
     Problem,
@@ -30,6 +34,7 @@ from policy.refusals import (
     Refusal,
     Resource,
     Stale,
+    StaleBase,
     TooManyTurns,
     TurnConflict,
     TurnEnded,
@@ -39,6 +44,8 @@ from policy.refusals import (
 
 TURN_FULL = LimitReached(Limit.TURN, Resource.BYTES, 67_108_864, 67_100_000, 8_192)
 SCRATCH_FULL = LimitReached(Limit.SCRATCH, Resource.INODES, 65_536, 65_536, 1)
+
+TURN_CONFLICT = "turn t1 is live for another agent, user, org or owner, or sees something else of the context"
 
 EVERY_REFUSAL = [
     (TURN_FULL, errno.EDQUOT, "turn limit reached: 64m (67108864 bytes), used 67100000, asked 8192 more"),
@@ -59,7 +66,7 @@ EVERY_REFUSAL = [
     (Stale(), errno.ESTALE, "no such file any more"),
     (NoSuchTurn("t1"), errno.ENOENT, "no turn t1"),
     (TurnOver("t1"), errno.ESTALE, "turn t1 has ended"),
-    (TurnConflict("t1"), errno.EEXIST, "turn t1 is live for another agent, user, org or owner"),
+    (TurnConflict("t1"), errno.EEXIST, TURN_CONFLICT),
     (TooManyTurns("org acme", 10, 10), errno.EDQUOT, "org acme already holds 10 of 10"),
     (UnknownAgent("ax", ("a", "b"), "a"), errno.ENOENT, "no agent ax: did you mean a?"),
     (UnknownAgent("x", ("a", "b"), None), errno.ENOENT, "no agent x: the configuration has a, b"),
@@ -73,6 +80,11 @@ EVERY_REFUSAL = [
         errno.EDQUOT,
         "64k is less than the turn uses, 100k and 3 inodes: at least 102400 bytes, or by force",
     ),
+    (NotCanonical(b"a/\xff\n", "is not UTF-8"), errno.EINVAL, r"'a/\udcff\n' is not UTF-8"),
+    (NotATree("cut off"), errno.EINVAL, "cut off"),
+    (NoSuchContext("context of acme"), errno.ENOENT, "no context of acme"),
+    (StaleBase("acme", 3, 5), errno.EEXIST, "the newest generation of acme is 5, not 3"),
+    (Incomplete("ab" * 32), errno.ENOENT, "not in the store: " + "ab" * 32),
     (InvalidRequest("no {user}"), errno.EINVAL, "no {user}"),
     (
         InvalidDeployment("d.toml", (Problem("a", "id", "missing", "an id"), Problem(None, "x", "y", "z"))),

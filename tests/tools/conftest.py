@@ -52,7 +52,9 @@ class FakeDaemon:
         async def main() -> None:
             turns = self.turns
             info = DAEMON.model_copy
-            app = create_app(turns, turns.accounts, turns.events, lambda: info(update=self.info), self.reload)
+            app = create_app(
+                turns, turns.accounts, turns.events, turns.operations, lambda: info(update=self.info), self.reload
+            )
             self.token = token = trio.lowlevel.current_trio_token()
             with listening(self.socket, None) as listener:
                 async with trio.open_nursery() as nursery:

@@ -71,7 +71,7 @@ def test_usage_in_both_forms(daemon: FakeDaemon, fusefs: Cli) -> None:
     accounts = document(fusefs("usage", "--json"))
 
     assert people.stdout.splitlines()[1].split() == [
-        *("scratch", "guide", "guide", "3000b", "256k", "(262144)", "3000b", "1", "256")
+        *("scratch", "guide", "guide", "3000b", "256k", "(262144)", "1%", "#...........", "3000b", "1", "256", "0%")
     ]
     assert [account["kind"] for account in accounts] == ["scratch", "user", "turn"]
     assert set(accounts[0]) == {

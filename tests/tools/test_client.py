@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from fusefs.messages import AccountKind, BeginCall, BeginTurn, ChangeLimits, EndCall, TurnState, UsageBy
+from fusefs.call_messages import BeginCall, EndCall
+from fusefs.messages import AccountKind, BeginTurn, ChangeLimits, TurnState, UsageBy
 from policy.refusals import TurnOver
 from tests.stand_ins import KIB
 from tests.tools.conftest import ROOT, FakeDaemon

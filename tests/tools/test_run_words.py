@@ -52,3 +52,11 @@ def test_help_is_what_it_says(word: str) -> None:
         read([word])
     for name in (*KINDS, *MANY, *FLAGS):
         assert f"--{name}" in HELP
+
+
+def test_patterns_may_be_given_again() -> None:
+    options, _, _ = read(
+        ["t1", "--context-include=a/**", "--context-exclude", "b", "--context-include", "c", "--", "ls"]
+    )
+
+    assert (options["context-include"], options["context-exclude"]) == (["a/**", "c"], ["b"])

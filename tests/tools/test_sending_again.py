@@ -8,7 +8,8 @@ import httpx
 import pytest
 import trio
 
-from fusefs.messages import BeginCall, BeginTurn, EndCall
+from fusefs.call_messages import BeginCall, EndCall
+from fusefs.messages import BeginTurn
 from tests.stand_ins import DAEMON
 from tests.tools.conftest import FakeDaemon
 from tests.tools.dying_workers import dying_workers, http

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fusefs.messages import BeginCall, CallEnded, EndCall
+from fusefs.call_messages import BeginCall, CallEnded, EndCall
 from tests.mounted.calling import gone_within, processes_of
 from tests.mounted.harness import Daemon
 from tests.mounted.outbox.contents import CSV, PNG

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.messages import CallEnded
+from fusefs.call_messages import CallEnded
 from tests.mounted.outbox.contents import CSV, MIB, PDF, PNG, RIGHT, SVG, WRONG, long_svg
 from tests.mounted.outbox.turns import EMPTY, Giving, turn_of
 from tests.mounted.tight import soon

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fusefs.messages import Attachment, BeginCall, CallEnded, EndCall
+from fusefs.call_messages import Attachment, BeginCall, CallEnded, EndCall
 from tests.mounted.harness import Daemon, prepared_daemon
 from tests.mounted.outbox.contents import CSV, MIB, PDF, PNG, RIGHT, TYPES, long_svg
 from tests.mounted.outbox.turns import EMPTY, GIVING, Giving, turn_of

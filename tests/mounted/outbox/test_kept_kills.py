@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fusefs.messages import BeginCall, CallEnded, EndCall
+from fusefs.call_messages import BeginCall, CallEnded, EndCall
 from tests.mounted.harness import Daemon, running_daemon
 from tests.mounted.outbox.contents import CSV, MIB, PNG, long_svg
 from tests.mounted.outbox.turns import EMPTY, GIVING, Giving, turn_of

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fusefs.messages import BeginCall, BeginTurn, CallEnded, EndCall
+from fusefs.call_messages import BeginCall, CallEnded, EndCall
+from fusefs.messages import BeginTurn
 from tests.mounted.calling import OWNER
 from tests.mounted.harness import Daemon
 from tests.mounted.walk import Charge, charged

@@ -1,0 +1,258 @@
+"""What the mount shows of contexts: folders, files and links to be read, which have no method that changes anything.
+
+A node keeps nothing that matters: whatever number the kernel asks for, its node is made again from what is put down of
+it (fusefs.context.shelf). An open file or folder is known by the number of its node, so that it takes no
+place in the table of what is open, and needs not be opened again by another worker.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from fusefs import backing
+from fusefs.context.numbers import Meaning
+from fusefs.context.reading import Near
+from fusefs.context.trees import Entry, Kind, Tree
+from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Listing, Node, Realm, Symlink
+from fusefs.tree import Made
+from policy.refusals import Stale
+from policy.visibility import Sight
+
+if TYPE_CHECKING:
+    from fusefs.context.shelf import Shelf
+
+_FOLDER_BYTES = 4096  # the same of each: a folder's size does not tell what is in it
+_BLOCK = 512
+
+
+class ContextNode(Node):
+    """A node of a context: the same for everybody, and owned by the daemon's user."""
+
+    __slots__ = ("shelf",)
+
+    def __init__(self, shelf: "Shelf", nodeid: int, realm: Realm) -> None:
+        self.shelf = shelf
+        self.nodeid = nodeid
+        self.realm = realm
+        self.lookups = 0
+
+    def _made(self, mode: int, links: int, size: int, mtime_ns: int) -> Made:
+        uid, gid = self.shelf.owner
+        blocks = -(-size // _BLOCK)
+        return Made(mode, uid, gid, links, mtime_ns, mtime_ns, mtime_ns, size, blocks)
+
+    def unused(self) -> None:
+        self.shelf.let_go(self)
+
+    def get_xattr(self, name: bytes) -> bytes:
+        raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+
+    def list_xattrs(self) -> list[bytes]:
+        return []
+
+
+class Document(ContextNode, File):
+    """A file, wherever it lies: all of the same content, time and mode are one inode."""
+
+    __slots__ = ("_attributes", "digest", "near", "size")
+
+    def __init__(self, shelf: "Shelf", nodeid: int, meaning: Meaning) -> None:
+        super().__init__(shelf, nodeid, shelf.realm)
+        self.digest = meaning.digest
+        self.size = meaning.place
+        self.near: Near | None = None
+        mode = 0o555 if meaning.kind is Kind.PROGRAM else 0o444
+        self._attributes = self._made(stat.S_IFREG | mode, 1, self.size, meaning.detail)
+
+    def attributes(self) -> Attributes:
+        return self._attributes
+
+    def open(self) -> "DocumentHandle":
+        return DocumentHandle(self)
+
+
+class DocumentHandle(Handle):
+    """An open file. That its content is what was published is made sure when it is read."""
+
+    __slots__ = ("_document", "number", "realm")
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.realm = document.realm
+        self.number = document.nodeid
+
+    def read(self, offset: int, size: int) -> bytes | memoryview:
+        return self._document.shelf.reader.read(self._descriptor(), offset, size)
+
+    def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
+        return backing.in_thread(self._descriptor(), lambda descriptor: os.pread(descriptor, size, offset))
+
+    def _descriptor(self) -> int:
+        document = self._document
+        return document.shelf.reading.content(document.digest, document.size, document.near)
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class Link(ContextNode, Symlink):
+    """A symbolic link, which leads to somewhere in its own context."""
+
+    __slots__ = ("_entry", "folder")
+
+    def __init__(self, nodeid: int, folder: "Folder", entry: Entry) -> None:
+        super().__init__(folder.shelf, nodeid, folder.realm)
+        self.folder = folder
+        self._entry = entry
+
+    def attributes(self) -> Attributes:
+        return self._made(stat.S_IFLNK | 0o777, 1, self._entry.number, self._entry.mtime_ns)
+
+    def target(self) -> bytes:
+        return self._entry.target
+
+
+class Folder(ContextNode, Directory):
+    """A folder of one generation in one place, of which as much is there as may be seen from that place."""
+
+    __slots__ = ("_folders", "_tree", "digest", "parent", "published_ns", "root", "sight")
+
+    def __init__(
+        self,
+        shelf: "Shelf",
+        nodeid: int,
+        realm: Realm,
+        digest: bytes,
+        sight: Sight,
+        published_ns: int,
+        parent: Node,
+        root: int = 0,
+        folders: int | None = None,
+    ) -> None:
+        """`root` is the number of the place at the top, where that is another one.
+
+        `folders`: how many may be seen in this one, where that is known.
+        """
+        super().__init__(shelf, nodeid, realm)
+        self.digest = digest
+        self.sight = sight
+        self.published_ns = published_ns
+        self.parent = parent
+        self.root = root or nodeid
+        self._folders = folders
+        self._tree: Tree | None = None
+
+    @property
+    def tree(self) -> Tree:
+        """All of its entries. Raises StillReading, OSError."""
+        if self._tree is None:
+            self._tree = self.shelf.reading.tree(self.digest)
+        return self._tree
+
+    def attributes(self) -> Attributes:
+        if self._folders is None:
+            self._folders = self.shelf.seeing.folders_in(self.digest, self.sight)
+        return self._made(stat.S_IFDIR | 0o555, 2 + self._folders, _FOLDER_BYTES, self.published_ns)
+
+    def lookup(self, name: bytes) -> tuple[Node, Attributes]:
+        tree = self.tree
+        position = tree.find(name)
+        if position is not None:
+            entry = tree[position]
+            sight = self.sight.of(name.decode())
+            if self.shelf.seeing.is_there(entry, sight):
+                node = self.shelf.node(self, position, entry, sight)
+                return node, node.attributes()
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def listing(self) -> "FolderListing":
+        return FolderListing(self)
+
+    def visible(self, position: int) -> Iterator[tuple[int, Entry, Sight]]:
+        """Its entries from a position on, as far as they may be seen. Raises StillReading before the first."""
+        tree, sight = self.tree, self.sight
+        if sight.is_all:
+            return ((at, tree[at], sight) for at in range(position, len(tree)))
+        self.shelf.seeing.prepare(self.digest, sight, tree)
+        seen = ((at, tree[at], sight.of(tree[at].name.decode())) for at in range(position, len(tree)))
+        return (each for each in seen if self.shelf.seeing.is_there(each[1], each[2]))
+
+
+class FolderListing(Listing):
+    """An open folder. What is listed does not change, so the position of an entry is where a listing goes on."""
+
+    __slots__ = ("_folder", "number", "realm")
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self.realm = folder.realm
+        self.number = folder.nodeid
+
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        return listed(self._folder, cookie, self._folder, self._folder.parent)
+
+    def sync(self) -> Callable[[], None]:
+        return lambda: None
+
+
+def listed(folder: Folder, cookie: int, itself: Node, parent: Node) -> Iterator[Listed]:
+    """What a folder shows after a cookie, listed as `itself`. Raises StillReading, before the first of all."""
+    attributes = itself.attributes()  # of these two the kernel takes no more than the number
+    rest = folder.visible(max(0, cookie - 2))
+    nodes = ((at, entry, folder.shelf.node(folder, at, entry, sight)) for at, entry, sight in rest)
+    for place, (name, node) in enumerate(((b".", itself), (b"..", parent))):
+        if cookie <= place:
+            yield Listed(place + 1, name, node, attributes)
+    for at, entry, node in nodes:
+        yield Listed(at + 3, entry.name, node, node.attributes())
+
+
+class Edition(Directory, ContextNode):
+    """The context of an org as operators see it: always the newest generation."""
+
+    __slots__ = ("generations", "newest", "parent")
+
+    def __init__(self, shelf: "Shelf", nodeid: int, parent: Node) -> None:
+        super().__init__(shelf, nodeid, shelf.realm)
+        self.parent = parent
+        self.generations: dict[int, Folder] = {}
+        self.newest = 0
+
+    def unused(self) -> None:
+        """It stays."""
+
+    def attributes(self) -> Attributes:
+        return self.generations[self.newest].attributes()
+
+    def lookup(self, name: bytes) -> tuple[Node, Attributes]:
+        return self.generations[self.newest].lookup(name)
+
+    def listing(self) -> "EditionListing":
+        return EditionListing(self)
+
+
+class EditionListing(Listing):
+    """An open context: a listing goes on in the generation that it began in, which its cookies tell."""
+
+    __slots__ = ("_edition", "number", "realm")
+    _SHIFT = 32
+
+    def __init__(self, edition: Edition) -> None:
+        self._edition = edition
+        self.realm = edition.realm
+        self.number = edition.nodeid
+
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        edition = self._edition
+        generation = cookie >> self._SHIFT if cookie else edition.newest
+        folder = edition.generations.get(generation)
+        if folder is None:
+            raise Stale
+        first = generation << self._SHIFT
+        for each in listed(folder, cookie & (1 << self._SHIFT) - 1, edition, edition.parent):
+            yield each._replace(cookie=first | each.cookie)
+
+    def sync(self) -> Callable[[], None]:
+        return lambda: None

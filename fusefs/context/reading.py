@@ -1,0 +1,224 @@
+"""Folders and files of contexts as they are needed: read and checked off the loop, and kept at hand.
+
+Whoever asks for what is not at hand is told to ask again once it is: StillReading, which a handler waits for. So no
+disk ever holds up the loop. Content is compared with its digest the first time that this worker reads it, and again
+when the file on the disk has changed since.
+"""
+
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+import trio
+
+from fusefs.context.objects import Damaged, Objects
+from fusefs.context.trees import FILES, Tree
+from fusefs.counting import StillCounting
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+READERS = 16
+"""Threads that read contexts at once."""
+MOST_OPEN = 1024
+"""Files that are kept open."""
+AHEAD = 32
+"""Files that are read ahead of one that was not at hand: whoever reads a folder goes on to the next ones."""
+AHEAD_TOGETHER = 4
+"""Of these, so many are read by one thread."""
+AHEAD_BYTES = 1 << 20
+"""Of each file that is opened, so much is read at once; larger ones are not read ahead of their turn."""
+MOST_TREE_BYTES = 64 << 20
+"""Of folders that are kept although nobody uses them just now."""
+FAILURE_S = 1.0
+"""For so long whoever has waited for something is told that it failed; who comes later has it tried again."""
+
+
+class StillReading(StillCounting):
+    """What was asked for is being read from the disk: try again when `counted`."""
+
+
+class Identity(NamedTuple):
+    """What tells a file on the disk from another one, or from itself after a change."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, descriptor: int) -> "Identity":
+        """That of an open file. Raises OSError."""
+        st = os.fstat(descriptor)
+        return cls(st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
+
+
+class Near(NamedTuple):
+    """Where a file was found last: a folder, and its position there."""
+
+    tree: Tree
+    position: int
+
+
+class Reading:
+    """What is at hand of all contexts. `tell_damage` is called, in the loop, for what is not what was published."""
+
+    def __init__(self, objects: Objects, tell_damage: Callable[[Damaged], None], nursery: trio.Nursery) -> None:
+        self.objects = objects
+        self.limiter = trio.CapacityLimiter(READERS)
+        self._tell_damage = tell_damage
+        self._nursery = nursery
+        self._pending: dict[object, trio.Event] = {}
+        self._failed: dict[object, tuple[float, OSError]] = {}
+        self._trees: WeakValueDictionary[bytes, Tree] = WeakValueDictionary()
+        self._recent: OrderedDict[bytes, Tree] = OrderedDict()
+        self._recent_bytes = 0
+        self._checked: dict[bytes, Identity] = {}
+        self._open: OrderedDict[bytes, int] = OrderedDict()
+        self._damaged: set[bytes] = set()
+
+    def tree(self, digest: bytes) -> Tree:
+        """A folder's entries. Raises StillReading, Damaged, OSError."""
+        tree = self._trees.get(digest)
+        if tree is None:
+            self.await_thread(digest, partial(self.objects.folder, digest), partial(self._keep_tree, digest))
+        assert tree is not None
+        return tree
+
+    def content(self, digest: bytes, size: int, near: "Near | None" = None) -> int:
+        """A descriptor of a file's content, which was checked; for now only. Raises StillReading, Damaged, OSError.
+
+        Where it was not at hand, those are read ahead that come after it in the folder that it was found in.
+        """
+        descriptor = self._open.get(digest)
+        if descriptor is None:
+            if near is not None:
+                near.tree.ahead = near.position + 1
+                self._read_ahead(near)
+            known = self._checked.get(digest)
+            self.await_thread(digest, partial(self._checked_open, digest, size, known), partial(self._keep, digest))
+        elif near is not None and 0 < near.tree.ahead <= near.position + AHEAD // 2:
+            self._read_ahead(near)
+        assert descriptor is not None
+        return descriptor
+
+    def _read_ahead(self, near: "Near") -> None:
+        """Have threads read the files that come next in a folder, as far as that is not done yet."""
+        tree = near.tree
+        until = min(near.position + AHEAD, len(tree))
+        entries = [tree[at] for at in range(tree.ahead, until)]
+        tree.ahead = max(tree.ahead, until)
+        wanted = [
+            (entry.digest, entry.number)
+            for entry in entries
+            if entry.kind in FILES
+            and entry.number <= AHEAD_BYTES
+            and entry.digest not in self._open
+            and entry.digest not in self._pending
+        ]
+        for first in range(0, len(wanted), AHEAD_TOGETHER):
+            some = dict(wanted[first : first + AHEAD_TOGETHER])
+            done = trio.Event()
+            self._pending |= dict.fromkeys(some, done)
+            self._nursery.start_soon(self._read_some, some, done)
+
+    async def _read_some(self, wanted: dict[bytes, int], done: trio.Event) -> None:
+        known = {digest: self._checked.get(digest) for digest in wanted}
+
+        def read() -> list[tuple[bytes, tuple[int, Identity]]]:
+            found = []
+            for digest, size in wanted.items():
+                with suppress(OSError):  # whoever reads it is told of that
+                    found.append((digest, self._checked_open(digest, size, known[digest])))
+            return found
+
+        try:
+            for digest, opened in await trio.to_thread.run_sync(read, limiter=self.limiter):
+                self._keep(digest, opened)
+        finally:
+            for digest in wanted:
+                del self._pending[digest]
+            done.set()
+
+    def forget(self, digests: set[bytes]) -> None:
+        """These are not kept any more."""
+        for digest in digests:
+            self._checked.pop(digest, None)
+            descriptor = self._open.pop(digest, None)
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def await_thread(self, key: object, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Have a thread do something and the loop take its result, once for all who ask for it.
+
+        Raises StillReading; what it had raised, where it has just failed.
+        """
+        failed = self._failed.get(key)
+        if failed is not None:
+            if time.monotonic() < failed[0] + FAILURE_S:
+                raise failed[1]
+            del self._failed[key]
+        done = self._pending.get(key)
+        if done is None:
+            done = self._pending[key] = trio.Event()
+            self._nursery.start_soon(self._do, key, work, then)
+        raise StillReading(done)
+
+    async def _do(self, key: object, work: Callable[[], T], then: Callable[[T], None]) -> None:
+        try:
+            then(await trio.to_thread.run_sync(work, limiter=self.limiter))
+        except OSError as error:
+            self._failed[key] = (time.monotonic(), error)
+            if isinstance(error, Damaged) and error.digest not in self._damaged:
+                self._damaged.add(error.digest)  # told once, however often it is asked for
+                self._tell_damage(error)
+        except Exception:
+            log.exception("a context could not be read")
+            self._failed[key] = (time.monotonic(), OSError(5, os.strerror(5)))
+        finally:
+            self._pending.pop(key).set()
+
+    def _keep_tree(self, digest: bytes, tree: Tree) -> None:
+        self._damaged.discard(digest)
+        self._trees[digest] = tree
+        self._recent[digest] = tree
+        self._recent_bytes += len(tree.data)
+        while self._recent_bytes > MOST_TREE_BYTES and len(self._recent) > 1:
+            _, oldest = self._recent.popitem(last=False)
+            self._recent_bytes -= len(oldest.data)
+
+    def _checked_open(self, digest: bytes, size: int, known: Identity | None) -> tuple[int, Identity]:
+        descriptor = self.objects.open(digest)
+        try:
+            identity = Identity.of(descriptor)
+            if identity != known:
+                self.objects.check(descriptor, digest, size)
+            else:
+                os.pread(descriptor, min(size, AHEAD_BYTES), 0)  # so that it is in memory when it is asked for
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, identity
+
+    def _keep(self, digest: bytes, opened: tuple[int, Identity]) -> None:
+        self._damaged.discard(digest)
+        descriptor, self._checked[digest] = opened
+        self._open[digest] = descriptor
+        while len(self._open) > MOST_OPEN:
+            os.close(self._open.popitem(last=False)[1])
+
+
+async def once_read(ask: Callable[[], T]) -> T:
+    """What something answers that may raise StillReading, as soon as it does not."""
+    while True:
+        try:
+            return ask()
+        except StillCounting as still:
+            await still.counted.wait()

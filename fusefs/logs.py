@@ -1,0 +1,139 @@
+"""The daemon's log: lines of text or of JSON on standard error, with what turn, call and request they are about.
+
+A message that begins with `turn %s` or `call %s` is about that one: the first argument is its id. The request that is
+being worked on is known by a context variable, which tasks and threads inherit that work on its behalf. Where standard
+error is the journal, each line begins with its priority (sd-daemon(3)), and has no time of its own.
+"""
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
+"""The id of the control interface's request that is being worked on."""
+_SUBJECT = re.compile(r"(?:the calls of )?(turn|call) %s\b")
+_PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.NOTSET, 7))  # syslog(3)
+
+
+class Form(StrEnum):
+    """What a line looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Level(StrEnum):
+    """From which importance on something is said."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """How the daemon logs."""
+
+    form: Form = Form.TEXT
+    level: Level = Level.INFO
+
+    @property
+    def options(self) -> list[str]:
+        """The command line's options for it; none for the defaults."""
+        form = [] if self.form is Form.TEXT else ["--log-format", self.form.value]
+        return form if self.level is Level.INFO else [*form, "--log-level", self.level.value]
+
+    def begin(self) -> None:
+        """Log so from now on, in this process and those forked from it."""
+        formatter = JsonLines() if self.form is Form.JSON else TextLines(with_time=not is_journal(os.environ, 2))
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(Prefixed(formatter) if is_journal(os.environ, 2) else formatter)
+        logging.basicConfig(handlers=[handler], level=self.level.value.upper(), force=True)
+        for chatty in ("httpx", "httpcore", "hpack", "h11", "asyncio"):
+            logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def is_journal(environment: Mapping[str, str], descriptor: int) -> bool:
+    """Whether a descriptor leads to systemd's journal: systemd.exec(5), $JOURNAL_STREAM."""
+    try:
+        st = os.fstat(descriptor)
+    except OSError:
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{st.st_dev}:{st.st_ino}"
+
+
+@contextmanager
+def request(id: str) -> Iterator[None]:
+    """While the request of this id is worked on."""
+    before = REQUEST.set(id)
+    try:
+        yield
+    finally:
+        REQUEST.reset(before)
+
+
+def subject(record: logging.LogRecord) -> dict[str, str]:
+    """What a record is about: `turn`, `call`, `request`, as far as they are known."""
+    about: dict[str, str] = {}
+    begun = _SUBJECT.match(str(record.msg))
+    if begun is not None and isinstance(record.args, tuple) and record.args:
+        about[begun[1]] = str(record.args[0])
+    if isinstance(turn := getattr(record, "turn", None), str):
+        about["turn"] = turn
+    if (id := REQUEST.get()) is not None:
+        about["request"] = id
+    return about
+
+
+class TextLines(logging.Formatter):
+    """Lines for people; the request, and a turn that the message does not name, come in brackets."""
+
+    def __init__(self, *, with_time: bool) -> None:
+        super().__init__(f"{'%(asctime)s ' if with_time else ''}%(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The first line."""
+        about = {name: id for name, id in subject(record).items() if id not in record.message}
+        told = " ".join(f"{name}={id}" for name, id in about.items())
+        return super().formatMessage(record) + (f" [{told}]" if told else "")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: at, level, logger, pid, message; turn, call, request, error where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {
+            "at": at,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "message": record.getMessage(),
+            **subject(record),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class Prefixed(logging.Formatter):
+    """Another formatter's lines, each with its priority for the journal."""
+
+    def __init__(self, lines: logging.Formatter) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def format(self, record: logging.LogRecord) -> str:
+        """All lines of a record."""
+        priority = next(number for level, number in _PRIORITIES if record.levelno >= level)
+        return "\n".join(f"<{priority}>{line}" for line in self._lines.format(record).splitlines())

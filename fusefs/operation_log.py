@@ -1,0 +1,196 @@
+"""The log of operations: what was done, by which turn and call, on which path, with which result. Never content.
+
+Putting one down costs the hot path a tuple in a queue. A task writes the queue down twice a second, so that a worker
+that is killed takes at most the last second with it. Where the disk cannot take it, or a flood of operations is quicker
+than the disk, the log says how many it has lost.
+"""
+
+import errno
+import logging
+import shlex
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import trio
+
+from fusefs.journal import JournalUnusable, TurnRecord
+from fusefs.operation_records import Asked, Done, Operation
+from policy.refusals import Limit, LimitReached
+from policy.retention import keep_from
+
+log = logging.getLogger(__name__)
+
+BETWEEN_S = 0.5
+"""From one writing to the next."""
+AT_ONCE = 5_000
+"""So many are written in one transaction: Python's other threads get their turn in between."""
+MOST_WAITING = 200_000
+SWEEP_EVERY_S = 24 * 3600.0
+LONGEST_PATH = 1_000
+"""Characters of a path or command that the log repeats."""
+OK = "ok"
+PROGRAM = "program"
+"""Who did what a turn's program did."""
+
+Recorded = Literal["off", "writes", "all"]
+
+
+class Op(StrEnum):
+    """What was done. `write`: a file that was open for writing was closed; `execute`: a call has ended."""
+
+    WRITE = "write"
+    READ = "read"
+    MKDIR = "mkdir"
+    LINK = "link"
+    SYMLINK = "symlink"
+    MKNOD = "mknod"
+    RENAME = "rename"
+    UNLINK = "unlink"
+    RMDIR = "rmdir"
+    EXECUTE = "execute"
+    REFUSE = "refuse"
+    VERDICT = "verdict"
+    PUBLISH = "publish"
+    EMPTY = "empty"
+    LOST = "lost"
+
+
+class Records(Protocol):
+    """Where operations are kept; each method is for worker threads, and may raise JournalUnusable."""
+
+    def add(self, done: Sequence[Done]) -> None:
+        """Keep these."""
+
+    def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
+        """The newest first."""
+
+    def sweep(self, before: float) -> int:
+        """Let go of some that are due; answers how many."""
+
+
+class TurnLog:
+    """What one turn does. `call` is the one that is live, or None where that is none or more than one."""
+
+    __slots__ = ("_put", "_refused", "_turn", "call", "reads")
+
+    def __init__(self, put: Callable[[Done], None], turn: TurnRecord, reads: bool) -> None:
+        self._put = put
+        self._turn = turn
+        self.call: str | None = None
+        self.reads = reads
+        self._refused: tuple[Limit, bytes, int] | None = None
+
+    def add(
+        self,
+        op: Op,
+        path: bytes,
+        result: str = OK,
+        *,
+        to: bytes | None = None,
+        who: str = PROGRAM,
+        call: str | None = None,
+    ) -> None:
+        """Put down what was done just now; `call` where it is known better than by which one is live."""
+        self._put(Done(time.time(), self._turn, call or self.call, op, _shown(path, to), result, who))
+
+    def refuse(self, refusal: LimitReached, path: bytes) -> None:
+        """Put down what a limit refused; once a second where a program tries the same again and again."""
+        what = (refusal.limit, path, int(time.monotonic()))
+        if what != self._refused:
+            self._refused = what
+            self.add(Op.REFUSE, path, f"{errno.errorcode[refusal.errno]}: {refusal}")
+
+
+class OperationLog:
+    """All turns' operations. `recorded` is what the configuration says."""
+
+    def __init__(self, records: Records, recorded: Recorded, kept_days: int) -> None:
+        self._records = records
+        self._recorded = recorded
+        self._kept_days = kept_days
+        self._waiting: deque[Done] = deque()
+        self._lost = 0
+        self._complaint = ""
+        self._more = trio.Event()
+        self._writing = trio.Lock()
+
+    def of(self, turn: TurnRecord) -> TurnLog | None:
+        """What takes down the operations of a turn; None where none are to be."""
+        return None if self._recorded == "off" else TurnLog(self.put, turn, self._recorded == "all")
+
+    def tell_published(self, org: str, generation: int, uid: int) -> None:
+        """Put down that an org's context has a new generation."""
+        if self._recorded != "off":
+            self.put(Done(time.time(), None, None, Op.PUBLISH, f"{org}: generation {generation}", OK, f"uid {uid}"))
+
+    def put(self, done: Done) -> None:
+        """Put down an operation. To be called in the daemon's loop only."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._lost += 1
+            return
+        self._waiting.append(done)
+        if not self._more.is_set():
+            self._more.set()
+
+    async def keep(self) -> None:
+        """Write down what was done, until cancelled; then what is left. Nothing wakes it while nothing is done."""
+        try:
+            while True:
+                await self._more.wait()
+                await trio.sleep(BETWEEN_S)
+                self._more = trio.Event()
+                await self._write()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._write()
+
+    async def _write(self) -> None:
+        async with self._writing:
+            while self._waiting or self._lost:
+                done = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+                lost, self._lost = self._lost, 0
+                told = [Done(time.time(), None, None, Op.LOST, "", f"{lost} operations", "fusefs")] if lost else []
+                try:
+                    await trio.to_thread.run_sync(self._records.add, [*done, *told])
+                except JournalUnusable as error:
+                    self._waiting.extendleft(reversed(done))  # to be offered again with the next one
+                    self._lost += lost
+                    if str(error) != self._complaint:
+                        log.error("operations are not recorded for now: %s", error)
+                    self._complaint = str(error)
+                    return
+                self._complaint = ""
+
+    async def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
+        """The newest that are asked for, newest first, up to this moment; one more where there is another page.
+
+        Raises JournalUnusable.
+        """
+        await self._write()
+        return await trio.to_thread.run_sync(self._records.select, asked, page, a_page)
+
+    async def sweep(self) -> None:
+        """Let go of what is due, once a day, until cancelled."""
+        while True:
+            try:
+                before = keep_from(time.time(), self._kept_days)
+                while await trio.to_thread.run_sync(self._records.sweep, before):  # noqa: ASYNC110 - others go first
+                    await trio.sleep(BETWEEN_S)
+            except JournalUnusable as error:
+                log.error("old operations stay for now: %s", error)
+            await trio.sleep(SWEEP_EVERY_S)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command as the log tells it."""
+    return shlex.join(words).encode(errors="backslashreplace").decode()[:LONGEST_PATH]
+
+
+def _shown(path: bytes, to: bytes | None) -> str:
+    text = path.decode(errors="backslashreplace")
+    if to is not None:
+        text = f"{text} -> {to.decode(errors='backslashreplace')}"
+    return text if len(text) <= LONGEST_PATH else f"{text[: LONGEST_PATH - 1]}…"

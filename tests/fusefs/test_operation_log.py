@@ -1,0 +1,180 @@
+"""The log of operations on a real file: what is kept, asked for, lost and let go of."""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from fusefs import operation_log
+from fusefs.journal import JournalUnusable, TurnRecord
+from fusefs.operation_log import BETWEEN_S, Op, OperationLog
+from fusefs.operation_records import Asked, Done, Operation, OperationRecords
+from policy.refusals import Limit, LimitReached, Resource
+
+DAY_S = 24 * 3600
+
+
+def turn(id: str, user: str = "ada") -> TurnRecord:
+    return TurnRecord(id, f"a-{id}", "guide", user, "acme", 0, 0, 1.0, 2.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "operations.sqlite"
+
+
+@pytest.fixture
+def records(path: Path) -> Iterator[OperationRecords]:
+    with closing(OperationRecords(path)) as opened:
+        yield opened
+
+
+def done(of: TurnRecord | None, op: Op, path: str, *, at: float = 1.0, result: str = "ok") -> Done:
+    return Done(at, of, None, op, path, result, "program")
+
+
+def paths(found: Sequence[Operation]) -> list[str]:
+    return [operation.path for operation in found]
+
+
+def test_each_question_is_answered_by_the_query(records: OperationRecords) -> None:
+    records.add(
+        [
+            done(turn("t1"), Op.WRITE, "a", at=10),
+            done(turn("t2", "bob"), Op.MKDIR, "b", at=20),
+            done(turn("t1"), Op.EXECUTE, "false", at=30, result="exit 1"),
+            done(None, Op.PUBLISH, "acme", at=40),
+        ]
+    )
+
+    def asked(**what: object) -> list[str]:
+        return paths(records.select(Asked(**what), 1, 10))  # type: ignore[arg-type]
+
+    assert asked() == ["acme", "false", "b", "a"]
+    assert asked(turn="t1") == asked(turn="a-t1") == asked(user="ada") == ["false", "a"]
+    assert asked(op=Op.MKDIR) == ["b"]
+    assert asked(failed=True) == ["false"]
+    assert asked(since=20.0) == ["acme", "false", "b"]
+    assert asked(turn="t1", since=20.0) == ["false"]
+    assert asked(turn="nobody") == []
+    assert records.select(Asked(op=Op.WRITE), 1, 10) == [
+        Operation(1, 10.0, "t1", "a-t1", "guide", "ada", "acme", None, "write", "a", "ok", "program")
+    ]
+
+
+def test_pages_go_back_in_time_and_tell_whether_there_is_more(records: OperationRecords) -> None:
+    records.add([done(turn("t"), Op.WRITE, str(number)) for number in range(5)])
+
+    assert paths(records.select(Asked(), 1, 2)) == ["4", "3", "2"]
+    assert paths(records.select(Asked(), 2, 2)) == ["2", "1", "0"]
+    assert paths(records.select(Asked(), 3, 2)) == ["0"]
+
+
+def test_what_is_due_goes_and_the_rest_stays(records: OperationRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fusefs.operation_records.SWEPT_AT_ONCE", 2)
+    records.add([done(turn("t"), Op.WRITE, str(at), at=at) for at in range(5)])
+
+    assert [records.sweep(3) for _ in range(3)] == [2, 1, 0]
+    assert paths(records.select(Asked(), 1, 10)) == ["4", "3"]
+
+
+def test_too_many_go_however_young_they_are(records: OperationRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fusefs.operation_records.MOST_ROWS", 3)
+    records.add([done(turn("t"), Op.WRITE, str(number)) for number in range(5)])
+
+    assert records.sweep(0) == 2
+    assert paths(records.select(Asked(), 1, 10)) == ["4", "3", "2"]
+
+
+def test_a_turn_is_known_again_by_another_worker(records: OperationRecords, path: Path) -> None:
+    records.add([done(turn("t"), Op.WRITE, "a")])
+    with closing(OperationRecords(path)) as another:
+        another.add([done(turn("t"), Op.WRITE, "b")])
+        assert paths(another.select(Asked(turn="t"), 1, 10)) == ["b", "a"]
+
+
+def test_an_operation_is_there_when_it_is_asked_for_and_soon_in_the_file(path: Path) -> None:
+    async def main() -> None:
+        with closing(OperationRecords(path)) as records:
+            log = OperationLog(records, "writes", 30)
+            of_turn = log.of(turn("t"))
+            assert of_turn is not None
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(log.keep)
+                of_turn.call = "c"
+                of_turn.add(Op.RENAME, b"a\xff", to=b"b")
+                (found,) = await log.select(Asked(), 1, 10)
+                assert (found.path, found.call, found.op) == ("a\\xff -> b", "c", "rename")
+                assert time.time() - found.at < 60
+                of_turn.add(Op.WRITE, b"later")
+                await trio.sleep(BETWEEN_S * 3)
+                with closing(sqlite3.connect(path)) as other:
+                    assert other.execute("SELECT path FROM operations ORDER BY id").fetchall()[-1] == ("later",)
+                of_turn.add(Op.WRITE, b"last")
+                nursery.cancel_scope.cancel()
+            assert paths(records.select(Asked(), 1, 1))[0] == "last"
+
+    trio.run(main)
+
+
+class Failing:
+    """A disk that is full until it is not."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.taken: list[Done] = []
+
+    def add(self, done: Sequence[Done]) -> None:
+        if self.is_full:
+            raise JournalUnusable("disk is full")
+        self.taken += done
+
+    def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
+        return []
+
+    def sweep(self, before: float) -> int:
+        return 0
+
+
+def test_what_is_lost_is_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation_log, "MOST_WAITING", 3)
+    records = Failing()
+
+    async def main() -> None:
+        log = OperationLog(records, "writes", 30)
+        of_turn = log.of(turn("t"))
+        assert of_turn is not None
+        for number in range(5):
+            of_turn.add(Op.WRITE, b"%d" % number)
+        await log.select(Asked(), 1, 10)
+        records.is_full = False
+        of_turn.add(Op.WRITE, b"next")
+        await log.select(Asked(), 1, 10)
+
+    trio.run(main)
+    assert [one.path for one in records.taken] == ["0", "1", "2", ""]  # the rest came while there was no room
+    assert (records.taken[-1].op, records.taken[-1].result) == (Op.LOST, "3 operations")
+
+
+def test_a_program_that_tries_again_and_again_is_told_once_a_second() -> None:
+    put: list[Done] = []
+    of_turn = operation_log.TurnLog(put.append, turn("t"), reads=False)
+    refusal = LimitReached(Limit.TURN, Resource.BYTES, 10, 10, 1)
+    begun = int(time.monotonic())
+    for _ in range(1000):
+        of_turn.refuse(refusal, b"big")
+    of_turn.refuse(refusal, b"other")
+
+    assert 2 <= len(put) <= 2 + int(time.monotonic()) - begun
+    assert put[0].result == "EDQUOT: turn limit reached: 10b (10 bytes), used 10, asked 1 more"
+
+
+def test_nothing_is_recorded_where_nothing_is_wanted(records: OperationRecords) -> None:
+    assert OperationLog(records, "off", 30).of(turn("t")) is None
+    assert not OperationLog(records, "writes", 30).of(turn("t")).reads  # type: ignore[union-attr]
+    assert OperationLog(records, "all", 30).of(turn("t")).reads  # type: ignore[union-attr]

@@ -1,0 +1,158 @@
+"""The log of operations, of real programs on a real mount."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fusefs.call_messages import Operation
+from fusefs.messages import BeginTurn
+from tests.mounted.harness import Daemon, holds_within, running_daemon
+from tests.mounted.workers import another_worker
+from tools.client import Client, Turn
+
+AGENT = """
+[fusefs]
+operations = "{}"
+[[agents]]
+id = "a"
+[agents.sandbox]
+scratch = "8m"
+user_disk = "4m"
+turn_disk = "1m"
+[agents.output]
+files = ["png", "csv"]
+"""
+
+
+@pytest.fixture(scope="module")
+def logging() -> Iterator[Daemon]:
+    with running_daemon(AGENT.format("writes")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(logging: Daemon) -> Iterator[Client]:
+    with Client(logging.socket) as connected:
+        yield connected
+
+
+@pytest.fixture
+def turn(client: Client) -> Iterator[Turn]:
+    with client.turn(agent="a", user="ada") as turn:
+        yield turn
+
+
+def told(client: Client, turn: Turn, **wanted: object) -> list[Operation]:
+    return client.operations({"turn": turn.begun.key, **wanted}).operations
+
+
+def lines(operations: list[Operation]) -> list[str]:
+    return [f"{one.op} {one.path} {one.result}" for one in operations]
+
+
+def test_each_change_is_told_with_its_path_and_call(client: Client, turn: Turn) -> None:
+    program = "mkdir d; echo x > d/a; mv d/a b; ln b c; ln -s b l; rm c; rmdir d; cat b; touch e; mkfifo f"
+    call = turn.run(["sh", "-c", program + "; exit 3"], capture=True).call
+
+    everything = told(client, turn)
+    assert lines(everything) == [
+        "mkdir d ok",
+        "write d/a ok",
+        "rename d/a -> b ok",
+        "link c ok",
+        "symlink l ok",
+        "unlink c ok",
+        "rmdir d ok",
+        "write e ok",
+        "mknod f ok",
+        f"execute sh -c '{program}; exit 3' exit 3",
+    ]
+    assert {(one.call, one.user, one.agent, one.who) for one in everything} == {(call.call, "ada", "a", "program")}
+    assert lines(told(client, turn, failed=True)) == [lines(everything)[-1]]
+    assert lines(told(client, turn, op="rename")) == ["rename d/a -> b ok"]
+
+
+def test_what_was_refused_and_judged_is_told(client: Client, turn: Turn) -> None:
+    turn.run(["sh", "-c", 'head -c 2M /dev/zero > big; echo x > "$FUSEFS_OUTBOX/a.png"'], capture=True)
+
+    refused, *_ = told(client, turn, op="refuse")
+    assert refused.path == "big"
+    assert refused.result.startswith(("EFBIG: file limit reached", "EDQUOT: turn limit reached"))
+    assert {one.path for one in told(client, turn, op="verdict")} == {"outbox/a.png"}
+    assert all("PNG signature" in one.result for one in told(client, turn, op="verdict"))
+    assert [one.path for one in told(client, turn, op="unlink")] == []  # taken out by the daemon, not by the program
+
+
+def test_content_and_output_are_never_told(client: Client, turn: Turn, logging: Daemon) -> None:
+    turn.run(["sh", "-c", "cat > f; cat f"], stdin=b"a very secret text", capture=True)
+    assert told(client, turn)
+
+    assert all(b"very secret" not in path.read_bytes() for path in logging.state.glob("operations.sqlite*"))
+
+
+def test_the_command_line_pages_and_filters(client: Client, turn: Turn, logging: Daemon) -> None:
+    turn.run(["sh", "-c", "for i in $(seq 450); do : > $i; done"])
+    first = logging.fusefs("log", "--turn", turn.begun.key, "--op", "write")
+    third = logging.fusefs("log", "--turn", turn.begun.key, "--op", "write", "--page", "3")
+
+    assert [line.split()[-1] for line in first.stdout.splitlines()] == [str(number) for number in range(251, 451)]
+    assert "older ones: --page 2" in first.stderr
+    assert [line.split()[-1] for line in third.stdout.splitlines()] == [str(number) for number in range(1, 51)]
+    assert third.stderr == ""
+    assert logging.fusefs("log", "--turn", turn.begun.key, "--since", "0s").stdout == ""
+    assert logging.fusefs("log", "--since", "soon").returncode == 2
+
+
+def test_a_killed_worker_takes_at_most_the_last_second_with_it(client: Client, logging: Daemon) -> None:
+    begun = client.begin(BeginTurn(agent="a", user="ada"))
+    work = Path(begun.workspace)
+    written: dict[str, float] = {}
+    for _ in range(4):
+        pid = logging.status()["pid"]
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            name = str(len(written))
+            (work / name).write_bytes(b"")
+            written[name] = time.monotonic()
+            (work / name).unlink()
+        killed_at = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        another_worker(logging, than=pid)
+        safe = {name for name, at in written.items() if at < killed_at - 1}
+        assert safe <= recorded(client, begun.key)
+        written = {name: killed_at - 2 for name in recorded(client, begun.key)}  # the rest may be lost
+    client.end(begun.key)
+
+
+def recorded(client: Client, key: str) -> set[str]:
+    found: set[str] = set()
+    page, has_more = 1, True
+    while has_more:
+        answer = client.operations({"turn": key, "op": "write", "page": page, "a_page": 1000})
+        found |= {one.path for one in answer.operations}
+        page, has_more = page + 1, answer.has_more
+    return found
+
+
+@pytest.mark.parametrize(("operations", "expected"), [("off", set()), ("all", {"write", "read", "execute"})])
+def test_the_configuration_says_what_is_recorded(operations: str, expected: set[str]) -> None:
+    with (
+        running_daemon(AGENT.format(operations)) as daemon,
+        Client(daemon.socket) as client,
+        client.turn(agent="a", user="ada") as turn,
+    ):
+        turn.run(["sh", "-c", "echo x > a; cat a"], capture=True)
+        assert holds_within(5, lambda: {one.op for one in told(client, turn)} == expected)
+
+
+def test_turns_that_have_ended_are_still_told_of(client: Client, turn: Turn, logging: Daemon) -> None:
+    turn.run(["touch", "a"])
+    subprocess.run(["sync", "-f", str(logging.state)], check=True)
+    client.end(turn.begun.key)
+
+    assert "write a ok" in lines(told(client, turn))

@@ -1,0 +1,70 @@
+"""The command that tells what turns have done: log."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from fusefs.call_messages import Operation, Operations
+from fusefs.operation_log import Op
+from tools.cli_output import Output, command
+from tools.exits import Exit, Failure
+
+_AGO = re.compile(r"(\d+)([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+@command("log")
+@click.option("--turn", metavar="T", help="Of this turn: its id, or the key.")
+@click.option("--user", metavar="U", help="Of this user's turns.")
+@click.option(
+    "--op", type=click.Choice([op.value for op in Op]), metavar="NAME", help=f"Of this kind: {', '.join(Op)}."
+)
+@click.option("--failed", is_flag=True, help="Only what did not end well.")
+@click.option("--since", metavar="T", help="Not before: a time such as 2026-11-30T12:00, or how long ago, such as 90m.")
+@click.option("--page", type=click.IntRange(1), default=1, metavar="N", help="1, the default, has the newest 200.")
+def log(output: Output, since: str | None, **asked: object) -> None:
+    """Show what was done, by which turn and call, with path and result, oldest first; the newest page where none is
+    given.
+
+    Which operations are recorded, and for how long, the configuration says.
+    """
+    wanted = {**asked, "since": None if since is None else _time(since, datetime.now().astimezone())}
+    with output.client() as client:
+        told = client.operations({name: value for name, value in wanted.items() if value not in (None, False)})
+    output.answer(told, _lines(told))
+    if told.has_more and not output.as_json:
+        output.note(f"fusefs: there are older ones: --page {told.page + 1}")
+
+
+def _time(text: str, now: datetime) -> str:
+    """A time with its zone, as the control interface takes it. Raises Failure."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        right = "a time such as 2026-11-30T12:00, or how long ago, such as 90m"
+        raise Failure(f"--since: {text} is no time; right: {right}", Exit.USAGE) from None
+    return (at if at.tzinfo is not None else at.astimezone()).isoformat()
+
+
+def _lines(told: Operations) -> Iterator[str]:
+    return (_line(operation) for operation in told.operations)
+
+
+def _line(operation: Operation) -> str:
+    """`2026-11-30T12:00:00.123Z  t1 (guide, ada, acme)  write  a/b.txt` and, where it did not end well, why."""
+    at = operation.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whose = ", ".join(name for name in (operation.agent, operation.user, operation.org) if name is not None)
+    about = f"{operation.turn} ({whose})" if operation.turn is not None else operation.org or "-"
+    by = "" if operation.who == "program" else f"  by {operation.who}"
+    result = "" if operation.result == "ok" else f"  {operation.result}"
+    return f"{at}  {about}  {operation.op:8} {_one_line(operation.path)}{result}{by}"
+
+
+def _one_line(text: str) -> str:
+    """`text` with what does not print escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,108 @@
+"""What is asked of the control interface about contexts."""
+
+from dataclasses import asdict, dataclass
+from urllib.parse import quote
+
+from pydantic import BaseModel, TypeAdapter
+
+from fusefs.context_messages import (
+    MOST_BYTES,
+    MOST_ENTRIES,
+    FileView,
+    FolderView,
+    GenerationView,
+    Have,
+    Lacking,
+    Publish,
+    Rollback,
+    Verified,
+)
+from tools.questions import Question, component
+
+LISTED_ENTRIES, LISTED_BYTES, READ_BYTES = 1000, 64 << 10, 256 << 10
+"""What a program gets at once, unless it asks for more or less."""
+VERIFY_SECONDS = 3600.0
+"""All that is kept is read."""
+
+
+def path_of(org: str) -> str:
+    """The address of an org's context."""
+    return f"/v1/context/{component(org)}"
+
+
+def objects_path(org: str) -> str:
+    """Where files and folders are sent to."""
+    return path_of(org) + "/objects"
+
+
+def _body(message: BaseModel) -> dict[str, object]:
+    return message.model_dump(mode="json", exclude_none=True)
+
+
+def lacking(org: str, have: Have) -> Question[Lacking]:
+    """What the store lacks."""
+    return Question("POST", path_of(org) + "/lacking", TypeAdapter(Lacking), body=_body(have), repeated={})
+
+
+def publish(org: str, request: Publish) -> Question[GenerationView]:
+    """Make a generation."""
+    return Question("POST", path_of(org) + "/generations", TypeAdapter(GenerationView), body=_body(request))
+
+
+def roll_back(org: str, request: Rollback) -> Question[GenerationView]:
+    """Make a generation that is the same as an earlier one."""
+    return Question("POST", path_of(org) + "/rollback", TypeAdapter(GenerationView), body=_body(request))
+
+
+def history(org: str) -> Question[list[GenerationView]]:
+    """The generations that are kept."""
+    return Question("GET", path_of(org) + "/generations", TypeAdapter(list[GenerationView]))
+
+
+def contexts() -> Question[list[GenerationView]]:
+    """The newest generation of each org."""
+    return Question("GET", "/v1/context", TypeAdapter(list[GenerationView]))
+
+
+def verify(org: str) -> Question[Verified]:
+    """Look whether all is as it was published."""
+    path = path_of(org) + "/verify"
+    return Question("POST", path, TypeAdapter(Verified), repeated={}, patience_s=VERIFY_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """As whom a context is looked at, a live turn or an agent's turns, and which generation of it; all are optional."""
+
+    generation: int | None = None
+    agent: str | None = None
+    turn: str | None = None
+
+
+EVERYTHING = Whose()
+"""All of the newest generation."""
+
+
+def _query(path: str | None, whose: Whose, **more: object) -> str:
+    """A query by hand: a path that is not UTF-8 has to come to the daemon as it is, to be refused there."""
+    fields = {"path": path, **asdict(whose), **more}
+    quoted = (
+        f"{name}={quote(str(value), safe='', errors='surrogateescape')}"
+        for name, value in fields.items()
+        if value is not None
+    )
+    return "&".join(quoted)
+
+
+def list_folder(
+    org: str, path: str | None, whose: Whose, *, after: str = "", entries: int = MOST_ENTRIES, bytes: int = MOST_BYTES
+) -> Question[FolderView]:
+    """What lies in a folder."""
+    query = _query(path, whose, after=after, entries=entries, bytes=bytes)
+    return Question("GET", f"{path_of(org)}/list?{query}", TypeAdapter(FolderView))
+
+
+def read_file(org: str, path: str, whose: Whose, *, offset: int = 0, bytes: int = MOST_BYTES) -> Question[FileView]:
+    """A piece of a file."""
+    query = _query(path, whose, offset=offset, bytes=bytes)
+    return Question("GET", f"{path_of(org)}/file?{query}", TypeAdapter(FileView), patience_s=VERIFY_SECONDS)
