@@ -136,7 +136,7 @@ class Freezer:
         try:
             source = self._open(directory, name)
             try:
-                links = os.fstat(source).st_nlink
+                st = os.fstat(source)
                 copy = self._copy(source, path)
             finally:
                 os.close(source)
@@ -149,8 +149,9 @@ class Freezer:
             frozen.found[:] = [found for found in frozen.found if found.name != name]
             reason = f"it cannot be kept, and stays: {error.strerror}"
             return Judged(replace(verdict, verdict=Outcome.REFUSED, reason=reason))
-        if links != 1:
-            judged = Judged(outbox.judge(name, self._types, links, Content(judged.verdict.size, b"", b"", None)))
+        frozen.found[:] = [Found(name, st.st_ino) if found.name == name else found for found in frozen.found]
+        if st.st_nlink != 1:
+            judged = Judged(outbox.judge(name, self._types, st.st_nlink, Content(judged.verdict.size, b"", b"", None)))
         if judged.verdict.verdict is Outcome.KEPT:
             frozen.kept.append(self._record(name.decode(), judged, path))
         else:

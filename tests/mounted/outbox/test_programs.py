@@ -176,13 +176,13 @@ def test_a_call_of_a_confined_stranger(turn: Giving) -> None:
     os.utime(turn.outbox / "lengths.csv", (1, 1))
 
     done = turn.daemon.fusefs(
-        "run", turn.key, "--", "sh", "-c", 'cp made "$FUSEFS_OUTBOX/plot.png"; touch outbox/notes.txt'
+        "run", turn.key, "--", "sh", "-c", 'cp made "$FUSEFS_OUTBOX/plot.png"; touch outbox/words.txt'
     )
 
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         "fusefs: attached lengths.csv (text/csv, 28 bytes)".replace("28", str(len(CSV))),
         f"fusefs: attached plot.png (image/png, {len(PNG)} bytes)",
-        "fusefs: not attached: notes.txt: type txt is not one of png, svg, csv, pdf",
+        "fusefs: not attached: words.txt: type txt is not one of png, svg, csv, pdf",
     ]
     assert turn.names() == []
