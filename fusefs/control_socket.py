@@ -13,7 +13,7 @@ import stat
 import struct
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -28,6 +28,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fusefs import logs, problems
@@ -157,7 +158,8 @@ def _with_peer(app: FastAPI, peer: Peer, underway: Underway) -> ASGIApp:
             log.debug("%s %s from uid %d (pid %d)", scope.get("method"), scope.get("path"), peer.uid, peer.pid)
             streamed = STREAMED.fullmatch(scope.get("path", ""))
             taken = receive if streamed else _bounded(receive)
-            await app({**scope, PEER: peer}, taken, _naming(id, send))
+            with suppress(ClientDisconnect):  # in the middle of what it was sending: there is nobody to be answered
+                await app({**scope, PEER: peer}, taken, _naming(id, send))
 
     return asgi
 

@@ -3,13 +3,16 @@
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fusefs.context_messages import OBJECTS
 from tests.mounted.calling import OWNER, ROOT, run
 from tests.mounted.contexts import NARROW, begun, filled, published
 from tests.mounted.harness import Daemon, running_daemon
@@ -94,3 +97,15 @@ def test_the_attacker_would_have_succeeded_in_a_plain_folder(tmp_path: Path) -> 
     subprocess.run(command, capture_output=True, cwd=tmp_path / "work")
 
     assert not (context / "file").exists() or (context / "file").read_text() != "content"
+
+
+def test_a_publisher_that_leaves_in_the_middle_is_no_error_of_the_daemon(daemon: Daemon) -> None:
+    """The log of a daemon that meets what it did not expect fails its tests (harness)."""
+    with socket.socket(socket.AF_UNIX) as publisher:
+        publisher.connect(str(daemon.socket))
+        head = f"POST /v1/context/acme/objects HTTP/1.1\r\nHost: x\r\nContent-Type: {OBJECTS}\r\n"
+        publisher.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n10\r\n{'x' * 16}\r\n".encode())
+        time.sleep(0.5)
+    time.sleep(0.5)
+
+    assert "Traceback" not in daemon.logged()
