@@ -76,6 +76,7 @@ _REFERENCES = tuple(
 _OUTSIDE_WORDS = (b"@import", b"xml:base", b"srcset", b"poster=", b"http-equiv", b"image-set(", b"xml-stylesheet")
 _ANIMATED = re.compile(rb"""attributename\s*+=\s*+["']?+(?:[a-z]++:)?+(?:href|src|data|action)""")
 _HTML_REFERENCE = re.compile(rb"""[\s"'](?:data|action|formaction|background|cite|ping)\s*+=\s*+["']?+\s*+(?![#"'>])""")
+_WORDS_OF_HTML = (b"data", b"action", b"background", b"cite", b"ping")  # each of these references has one
 _ELEMENTS_OF_HTML = re.compile(rb"<(?:[^\s<>/:]*+:)?+(?:iframe|object|embed|form|meta|base|portal|frame|applet)[\s/>]")
 _DOCUMENT = re.compile(rb"data:(?!image/(?!svg)|font/|application/(?:x-)?font)")
 # The two letters come first in the pattern, since a search for letters is fast; then what must be before them.
@@ -90,8 +91,9 @@ _HIDDEN = (
 )
 
 
-# What a browser leaves out of the beginning of a link.
-_SPACE = re.compile(rb"&#(?:x0*+[9ad]|0*+(?:9|10|13));?+|&(?:tab|newline);|[\t\n\r]")
+# What a browser leaves out of the beginning of a link, as it is and as it may be written.
+_SPACE = b"\t\n\r"
+_WRITTEN_SPACE = re.compile(rb"&#(?:x0*+[9ad]|0*+(?:9|10|13));?+|&(?:tab|newline);")
 
 
 def _has_handler(text: bytes) -> bool:
@@ -111,8 +113,19 @@ def _has_documents(text: bytes) -> bool:
     return (b"data:" in text and _DOCUMENT.search(text) is not None) or _ELEMENTS_OF_HTML.search(text) is not None
 
 
+def _has_link_to_script(text: bytes) -> bool:
+    shown = text.translate(None, _SPACE)
+    return b"javascript:" in (_WRITTEN_SPACE.sub(b"", shown) if b"&" in shown else shown)
+
+
+def _hides_letters(text: bytes) -> bool:
+    return (b"&#" in text or b"\\" in text) and any(hidden.search(text) for hidden in _HIDDEN)
+
+
 def _refers_outside(text: bytes) -> bool:
-    if any(word in text for word in _OUTSIDE_WORDS) or _ANIMATED.search(text) or _HTML_REFERENCE.search(text):
+    if any(word in text for word in _OUTSIDE_WORDS) or _ANIMATED.search(text):
+        return True
+    if any(word in text for word in _WORDS_OF_HTML) and _HTML_REFERENCE.search(text):
         return True
     return any(word in text and outside.search(text) is not None for word, outside in _REFERENCES)
 
@@ -131,12 +144,12 @@ def _svg(part: bytes) -> tuple[str, ...]:
     found = (
         ("contains script", _has_script(text)),
         ("contains event handlers", _has_handler(text)),
-        ("contains javascript: links", b"javascript:" in _SPACE.sub(b"", text)),
+        ("contains javascript: links", _has_link_to_script(text)),
         ("contains external references", _refers_outside(text)),
         ("contains embedded documents", _has_documents(text)),
         ("contains foreignObject", b"foreignobject" in text and _FOREIGN.search(text)),
         ("contains a DOCTYPE", b"<!doctype" in text),
         ("declares entities", b"<!entity" in text),
-        ("hides letters in escapes", any(hidden.search(text) for hidden in _HIDDEN)),
+        ("hides letters in escapes", _hides_letters(text)),
     )
     return tuple(warning for warning, is_there in found if is_there)
