@@ -14,7 +14,7 @@ from fusefs.accounting import Tally, TurnAccount
 from fusefs.call_messages import BeginCall
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
-from fusefs.operation_log import OK, command_line
+from fusefs.operation_log import OK, TurnLog, command_line
 from fusefs.processes import Identity, Process
 from policy.refusals import CallConflict
 
@@ -41,7 +41,7 @@ class Turn(Protocol):
 class Call:
     """A live call, or one that has ended while processes of it may be left.
 
-    `process` is the one that was named, `tally` what limits refused since it began.
+    `process` is the one that was named, `tally` what limits refused since it began, `log` where its end is put down.
     """
 
     record: CallRecord
@@ -49,6 +49,7 @@ class Call:
     process: Process | None = None
     grip: Grip | None = None
     tally: Tally = field(default_factory=Tally)
+    log: TurnLog | None = None
     watch: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def close(self) -> None:
@@ -89,7 +90,9 @@ def result_of(record: CallRecord) -> str:
         return "stopped"
     if record.signal is not None:
         return f"signal {record.signal}"
-    return OK if record.exit_status in (0, None) else f"exit {record.exit_status}"
+    if record.exit_status is None:
+        return "not told"
+    return OK if record.exit_status == 0 else f"exit {record.exit_status}"
 
 
 def new_call(request: BeginCall, key: str) -> CallRecord:

@@ -125,6 +125,8 @@ class Calls:
         if call.record.id not in self._live:
             call.turn.account.count_refusals(call.tally)
             self._live[call.record.id] = call
+            workspace = self._workspace_of(call.record.turn)
+            call.log = None if workspace is None else workspace.log
             self._tell_live(call.record.turn)
         if call.record.pid is not None:
             self._nursery.start_soon(self._watch, call)
@@ -229,10 +231,9 @@ class Calls:
 
     def _put_down(self, call: Call) -> None:
         """Put down the end of a call whose command is known."""
-        workspace, record = self._workspace_of(call.record.turn), call.record
-        if workspace is None or workspace.log is None or record.command is None:
-            return
-        workspace.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
+        record = call.record
+        if call.log is not None and record.command is not None:
+            call.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
 
     async def stop_turn(self, turn: Turn) -> None:
         """Kill every process of a turn's calls; from now on it takes no more calls."""

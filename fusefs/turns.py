@@ -15,6 +15,7 @@ from fusefs.careful import alone
 from fusefs.event_schema import EndReason, Kind
 from fusefs.journal import JournalUnusable, TurnRecord
 from fusefs.messages import BeginTurn
+from fusefs.operation_kinds import Op
 from fusefs.surfaces import Backing
 from fusefs.taken_up import TakenUp
 from fusefs.turn import Turn, new_record, sight_of
@@ -115,6 +116,8 @@ class Turns(TakenUp):
             held = live.account.start_anew(live.when_empty)
             self._accounts.put_down(live.record.agent, tree.name, held)
             self._live[live.record.key] = fresh = replace(live, workspace=workspace)
+            if workspace.log is not None:
+                workspace.log.add(Op.EMPTY, b".", who="fusefs")
             names = live.record.names
             self._events.tell(Kind.EMPTIED, **names, freed_bytes=held.bytes, freed_inodes=held.inodes)
             await trio.to_thread.run_sync(self._record_emptied, live.record)

@@ -41,11 +41,11 @@ def log(output: Output, since: str | None, **asked: object) -> None:
 def _time(text: str, now: datetime) -> str:
     """A time with its zone, as the control interface takes it. Raises Failure."""
     ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
     try:
+        if ago is not None:
+            return (now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})).isoformat()
         at = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         right = "a time such as 2026-11-30T12:00, or how long ago, such as 90m"
         raise Failure(f"--since: {text} is no time; right: {right}", Exit.USAGE) from None
     return (at if at.tzinfo is not None else at.astimezone()).isoformat()

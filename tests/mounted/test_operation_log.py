@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.call_messages import Operation
+from fusefs.call_messages import BeginCall, Operation
 from fusefs.messages import BeginTurn
 from tests.mounted.harness import Daemon, holds_within, running_daemon
 from tests.mounted.workers import another_worker
@@ -156,3 +156,13 @@ def test_turns_that_have_ended_are_still_told_of(client: Client, turn: Turn, log
     client.end(turn.begun.key)
 
     assert "write a ok" in lines(told(client, turn))
+
+
+def test_a_call_that_its_turn_ends_is_told_too_and_what_was_emptied(client: Client, logging: Daemon) -> None:
+    begun = client.begin(BeginTurn(agent="a", user="ada"))
+    client.empty(begun.key)
+    client.begin_call(begun.key, BeginCall(command=["sleep", "100"]))
+    client.end(begun.key)
+
+    found = client.operations({"turn": begun.key}).operations
+    assert lines(found) == ["empty . ok", "execute sleep 100 stopped"]
