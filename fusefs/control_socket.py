@@ -121,10 +121,18 @@ async def _serve_connection(
         plain = cast("trio.SSLStream[trio.SocketStream]", stream)
         async with _ended_on_cancel(stream):
             await TCPServer(wrapped, config, context, ConnectionState({}), plain)
-    except Exception:
+    except Exception as error:
         # One connection's failure is not the daemon's.
-        log.exception("a connection to the control socket failed")
+        if not _has_left(error):
+            log.exception("a connection to the control socket failed")
         await trio.aclose_forcefully(stream)
+
+
+def _has_left(error: BaseException) -> bool:
+    """Whether it is only that the client has left while it was answered: hypercorn then sends two answers at once."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_has_left(inner) for inner in error.exceptions)
+    return isinstance(error, trio.BusyResourceError | trio.BrokenResourceError)
 
 
 @asynccontextmanager
