@@ -104,6 +104,7 @@ class DeviceWaiter:
         """Have the other tasks go on; while they have much to do, their next turn comes soon."""
         begun = time.thread_time_ns()
         await trio.lowlevel.checkpoint()
+        self._check_open()  # before there is a turn again: with one, the next task would not look
         is_idle = time.thread_time_ns() - begun < IDLE_ROUND_NS
         self._turn_ends = time.perf_counter_ns() + (TURN_NS if is_idle else BUSY_TURN_NS)
 

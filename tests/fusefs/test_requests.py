@@ -323,3 +323,28 @@ def test_a_request_that_comes_when_it_is_closed_is_left_to_the_next_worker(pipe:
         assert os.read(reading, 1) == b"y"
 
     trio.run(main)
+
+
+def test_no_task_reads_on_where_it_is_closed_while_another_lets_others_go_on(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = pipe
+
+    async def main() -> None:
+        os.write(writing, b"x")
+        waiter = await started(reading)
+        await trio.sleep(2 * TURN_NS / 1e9)  # the turn is over: the next wait lets others go on first
+        for turn in ("TURN_NS", "BUSY_TURN_NS"):  # and there would be a long one
+            monkeypatch.setattr("fusefs.requests." + turn, 10**10)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(closing, waiter)
+            with pytest.raises(trio.ClosedResourceError):
+                await waiter.wait(reading)
+        with pytest.raises(trio.ClosedResourceError):
+            await waiter.wait(reading)  # as the next of pyfuse3's tasks does at once
+
+    trio.run(main)
+
+
+async def closing(waiter: DeviceWaiter) -> None:
+    waiter.close()
