@@ -250,8 +250,8 @@ def _hand_over(inherited: Inherited, operations: Operations, table: Table, watch
         if inherited.resumed and inherited.kernel.resends:
             session.ask_again(device)
 
-    waiter = requests.DeviceWaiter(adopt, table.told, watch.rouse, operations.awaits_threads)
-    vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait)
+    waiter = requests.DeviceWaiter(adopt, watch.rouse, operations.awaits_threads)
+    vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait, table.told)
     pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
     return waiter
 

@@ -10,6 +10,7 @@ import select
 import time
 import types
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
@@ -39,12 +40,10 @@ class DeviceWaiter:
     def __init__(
         self,
         before_first: Callable[[], None],
-        before_each: Callable[[], None],
         after_pause: Callable[[], None],
         awaits_threads: Callable[[], bool],
     ) -> None:
         self._before_first: Callable[[], None] | None = before_first
-        self._before_each = before_each
         self._after_pause = after_pause
         self._awaits_threads = awaits_threads
         self._calls = 0
@@ -65,10 +64,8 @@ class DeviceWaiter:
     async def wait(self, descriptor: int) -> None:
         """Return when `descriptor` is readable. Raises ClosedResourceError once closed: pyfuse3 ends then.
 
-        At the first call our INIT for libfuse lies in it; at the second libfuse has answered. Each call comes after
-        the answers of all requests whose handlers have returned: between these two nothing awaits.
+        At the first call our INIT for libfuse lies in it; at the second libfuse has answered.
         """
-        self._before_each()
         now = time.perf_counter_ns()
         if now < self._turn_ends:
             if self._poller.poll(0):
@@ -133,14 +130,19 @@ class Seat:
 
     Unlike trio.Lock it is not fair, and taking it is no checkpoint: the task that has served a request reads the
     next one itself, and another, which is called each time, takes over only when it has to wait for something else.
+
+    Each task comes to it when it has sent its answer; then `before_each` is called, also where another has the seat.
+    All requests whose handlers have returned are answered by then: between these two nothing awaits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before_each: Callable[[], None]) -> None:
+        self._before_each = before_each
         self._taken = False
         self._called = False
         self._queue = trio.lowlevel.ParkingLot()
 
     async def __aenter__(self) -> None:
+        self._before_each()
         while self._taken:
             try:
                 await self._queue.park()
@@ -155,11 +157,11 @@ class Seat:
             self._queue.unpark()
 
 
-def stand_in(wait_readable: Callable[[int], Awaitable[None]]) -> types.ModuleType:
-    """What pyfuse3 is to use as its module `trio`."""
+def stand_in(wait_readable: Callable[[int], Awaitable[None]], before_each: Callable[[], None]) -> types.ModuleType:
+    """What pyfuse3 is to use as its module `trio`; `before_each` is called when a task has sent its answer."""
     module = types.ModuleType("trio")
     module.__dict__.update(trio.__dict__)
-    module.__dict__["Lock"] = Seat
+    module.__dict__["Lock"] = partial(Seat, before_each)
     module.__dict__["lowlevel"] = types.ModuleType("trio.lowlevel")
     module.__dict__["lowlevel"].__dict__.update(trio.lowlevel.__dict__)
     module.__dict__["lowlevel"].__dict__["wait_readable"] = wait_readable

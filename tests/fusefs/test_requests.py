@@ -23,9 +23,13 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(writing)
 
 
+def nothing() -> None:
+    """Of what is told nobody takes notice."""
+
+
 async def started(descriptor: int) -> DeviceWaiter:
     """A waiter that has its first two calls behind it; the device is readable for the second."""
-    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None, lambda: False)
+    waiter = DeviceWaiter(lambda: None, lambda: None, lambda: False)
     await waiter.wait(descriptor)
     await waiter.wait(descriptor)
     return waiter
@@ -36,7 +40,7 @@ def test_the_device_is_put_in_place_at_the_second_call(pipe: tuple[int, int]) ->
     calls: list[str] = []
 
     async def main() -> None:
-        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: None, lambda: False)
+        waiter = DeviceWaiter(lambda: calls.append("put in place"), lambda: None, lambda: False)
         await waiter.wait(reading)  # nothing is there, and it does not wait
         assert calls == []
         os.write(writing, b"x")
@@ -155,14 +159,14 @@ def test_nothing_is_polled_while_a_thread_is_awaited(pipe: tuple[int, int], monk
 
     async def main() -> None:
         for awaited, polls_expected in ((False, 1), (True, 0)):
-            waiter = DeviceWaiter(lambda: None, lambda: None, lambda: None, partial(bool, awaited))
+            waiter = DeviceWaiter(lambda: None, lambda: None, partial(bool, awaited))
             assert await polls(waiter) == polls_expected
 
     trio.run(main)
 
 
 def test_who_leaves_a_seat_again_and_again_calls_one_other() -> None:
-    seat, woken = Seat(), 0
+    seat, woken = Seat(nothing), 0
 
     async def first() -> None:
         async with seat:
@@ -207,7 +211,7 @@ def test_a_quiet_device_costs_nothing(pipe: tuple[int, int]) -> None:
 
 
 def test_a_seat_is_for_one() -> None:
-    seat, sitting, most = Seat(), 0, 0
+    seat, sitting, most = Seat(nothing), 0, 0
 
     async def sit() -> None:
         nonlocal sitting, most
@@ -224,7 +228,7 @@ def test_a_seat_is_for_one() -> None:
 
 
 def test_who_leaves_a_seat_may_take_it_again_before_who_waits() -> None:
-    seat, order = Seat(), list[str]()
+    seat, order = Seat(nothing), list[str]()
 
     async def first() -> None:
         for number in range(3):
@@ -249,7 +253,7 @@ def test_who_leaves_a_seat_may_take_it_again_before_who_waits() -> None:
 
 
 def test_a_seat_outlives_who_gives_up_waiting() -> None:
-    seat = Seat()
+    seat = Seat(nothing)
 
     async def main() -> None:
         async with seat:
@@ -278,8 +282,8 @@ def test_pyfuse3_gets_trio_with_our_lock_and_wait() -> None:
     async def wait(_: int) -> None:
         return None
 
-    module = stand_in(wait)
-    assert module.Lock is Seat
+    module = stand_in(wait, nothing)
+    assert isinstance(module.Lock(), Seat)
     assert module.lowlevel.wait_readable is wait
     assert module.open_nursery is trio.open_nursery
     assert trio.lowlevel.wait_readable is not wait
@@ -348,3 +352,26 @@ def test_no_task_reads_on_where_it_is_closed_while_another_lets_others_go_on(
 
 async def closing(waiter: DeviceWaiter) -> None:
     waiter.close()
+
+
+def test_it_is_told_that_a_task_has_answered_also_where_another_has_the_seat() -> None:
+    """Else a worker that ends then leaves word that the kernel does not know of what was opened, and it does."""
+    told = 0
+
+    def answered() -> None:
+        nonlocal told
+        told += 1
+
+    async def main() -> None:
+        seat = Seat(answered)
+
+        async def come() -> None:
+            async with seat:
+                pass
+
+        async with trio.open_nursery() as nursery, seat:
+            nursery.start_soon(come)
+            await trio.testing.wait_all_tasks_blocked()
+            assert told == 2
+
+    trio.run(main)
