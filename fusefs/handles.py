@@ -82,13 +82,20 @@ class Handles(Generic[Opened]):
     def reopen(self, nodeid: int) -> None:
         """Open again what an earlier worker had open on an inode; what cannot be opened is stale from now on."""
         for left in self._left_on.pop(nodeid, ()):
-            if self._left.pop(left.number, None) is None:
+            if left.number not in self._left:
                 continue  # released meanwhile
             try:
-                self._keep(left.number, self._reopen(left))
+                opened = self._reopen(left)
             except (OSError, Refusal) as error:
                 log.warning("%s %d of inode %d is stale: %s", self._kind.name, left.number, left.nodeid, error)
+                self._left.pop(left.number, None)
                 self._table.remove(left.number)
+                continue
+            # Only now: in a careful turn others may ask for it while its disk is waited for, and are to wait, too.
+            if self._left.pop(left.number, None) is None:
+                opened.release()
+            else:
+                self._keep(left.number, opened)
 
     def left_on(self) -> list[int]:
         """The inodes that an earlier worker had something open on which is not open again."""

@@ -202,11 +202,27 @@ class Operations(pyfuse3.Operations):
         number = self.files.add(handle, nodeid, flags, ctx)
         return FileInfo(number, not handle.cached, handle.cached)
 
+    # What an earlier worker had open is found again as an operation of its turn: that one's names may not be read yet.
+
+    async def _file(self, fh: int) -> Handle:
+        return self.files.live(fh) if self.files.realm(fh) is not None else await self._find_file(fh)
+
+    async def _listing(self, fh: int) -> Listing:
+        return self.listings.live(fh) if self.listings.realm(fh) is not None else await self._find_listing(fh)
+
+    @file_handler
+    def _find_file(self, fh: int) -> Handle:
+        return self.files.live(fh)
+
+    @listing_handler
+    def _find_listing(self, fh: int) -> Listing:
+        return self.listings.live(fh)
+
     @waiting_handler
     async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer
         self, fh: int, offset: int, size: int
     ) -> bytes | memoryview:
-        handle = self.files.live(fh)
+        handle = self.files.live(fh) if not self.careful else await self._file(fh)
         realm = handle.realm
         if realm.careful is None:
             try:
@@ -246,7 +262,7 @@ class Operations(pyfuse3.Operations):
 
     @waiting_handler
     async def fsync(self, fh: int, datasync: bool) -> None:
-        handle = self.files.live(fh)
+        handle = await self._file(fh)
         if isinstance(handle, WritableHandle):
             await self._in_thread(handle.realm, handle.sync(datasync))
             await on_behalf_of(handle.realm, handle.synced)
@@ -276,7 +292,7 @@ class Operations(pyfuse3.Operations):
 
     @waiting_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
-        listing = self.listings.live(fh)
+        listing = await self._listing(fh)
         await self._in_thread(listing.realm, listing.sync())
 
     @waiting_handler

@@ -192,6 +192,22 @@ def goes_back(daemon: Daemon, turn: dict[str, Any]) -> None:
     assert holds_within(SECONDS_TO_RELAX, is_quick), daemon.status()
 
 
+READER = """
+import mmap, os, sys
+os.chdir(sys.argv[1])
+for number in range(200):
+    with open(str(number), "wb") as file:
+        file.write(b"%04d" % number * 1024)
+opened = [os.open(str(number), os.O_RDONLY | os.O_DIRECT) for number in range(200)]
+page, rounds = mmap.mmap(-1, 4096), 0
+print("begun", flush=True)
+while not os.path.exists("stop"):
+    for number, descriptor in enumerate(opened):  # each is asked of the daemon: nothing is cached
+        assert os.preadv(descriptor, [page], 0) == 4096
+        assert page[:4] == b"%04d" % number
+    rounds += 1
+print(rounds)
+"""
 WRITE = "open('file', 'wb').write(b'x' * 100_000)\nopen('file', 'r+b').write(b'yy')"
 WRITTEN = b"yy" + b"x" * 99_998
 
@@ -344,3 +360,25 @@ def test_a_worker_with_a_waiting_turn_is_replaced_all_the_same(
         assert waiting.wait(30) == 0
     is_right(disk, other)
     end(daemon, other)
+
+
+def test_open_files_are_read_on_when_a_careful_worker_takes_over(daemon: Daemon, careful: dict[str, Any]) -> None:
+    """It reads the names of a turn's files when it comes to it; a read of an open one may be asked before that."""
+    turn = begin(daemon, "carl")
+    workspace = Path(turn["workspace"])
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, workspace], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "begun\n"
+    for _ in range(3):
+        before = daemon.status()["pid"]
+        os.kill(before, signal.SIGKILL)
+        assert holds_within(MOST_PAUSE_S, lambda: daemon.status()["pid"] != before)  # noqa: B023 - called at once
+        time.sleep(0.5)
+    (workspace / "stop").touch()
+    rounds, trouble = reader.communicate(timeout=60)
+
+    assert (reader.returncode, trouble) == (0, ""), daemon.logged()
+    assert int(rounds) > 0
+    end(daemon, turn)
