@@ -13,13 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from fusefs.messages import BeginTurn
 from tools.context_client import ContextClient
+from tools.measuring import mounted
 
 CONFIG = """\
 [fusefs]
@@ -49,7 +49,8 @@ def main() -> int:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="fusefs-context-", dir=options.state) as base,
-        _mounted(Path(base)) as client,
+        mounted(Path(base), CONFIG) as socket,
+        ContextClient(socket) as client,
     ):
         plain = Path(base) / "plain"
         _fill(plain, options.documents, options.folders, options.bytes)
@@ -57,20 +58,6 @@ def main() -> int:
         figures["over_the_context_and_plain"] = _programs(client, plain, options.rounds)
     print(json.dumps(figures, indent=2))
     return 0
-
-
-@contextmanager
-def _mounted(base: Path) -> Iterator[ContextClient]:
-    (base / "mnt").mkdir()
-    (base / "config.toml").write_text(CONFIG)
-    command: list[str | Path] = [sys.executable, "-m", "tools.cli", "--socket", base / "control.sock"]
-    mount: list[str | Path] = ["mount", base / "mnt", "--state", base / "state", "--config", base / "config.toml"]
-    subprocess.run([*command, *mount], check=True, stdout=subprocess.DEVNULL)
-    try:
-        with ContextClient(base / "control.sock") as client:
-            yield client
-    finally:
-        subprocess.run([*command, "umount", base / "mnt"], check=True, stdout=subprocess.DEVNULL)
 
 
 def _fill(top: Path, documents: int, folders: int, size: int) -> None:

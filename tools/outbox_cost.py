@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from tools.client import Client
-from tools.run_cost import mounted
+from tools.measuring import mounted
+from tools.run_cost import base_folder
 
 AT_ONCE = 1_000
 CONTENTS = {"csv": b"name,length\nada,3\n" * 60, "png": b"\x89PNG\r\n\x1a\n" + bytes(1000)}
@@ -37,7 +38,12 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=10_000)
     options = parser.parse_args()
     rounds = max(1, options.files // AT_ONCE)
-    with mounted() as base, Client(base / "control.sock") as client, client.turn(agent="cost", user="ada") as turn:
+    with (
+        base_folder() as base,
+        mounted(base) as socket,
+        Client(socket) as client,
+        client.turn(agent="cost", user="ada") as turn,
+    ):
         work = Path(turn.begun.workspace)
         plain = work / "plain"
         plain.mkdir()

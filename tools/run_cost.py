@@ -7,7 +7,6 @@ process, so its own cost is in both. The medians are told, their difference, and
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,24 +18,18 @@ from pathlib import Path
 
 from tools import confine, surroundings
 from tools.client import Client
+from tools.measuring import mounted
 
 PROGRAM = ["true"]
 WARM_UP = 3
 
 
 @contextmanager
-def mounted() -> Iterator[Path]:
-    """A daemon of its own with default limits; the folder that its mount, state and socket are in."""
-    base = Path(tempfile.mkdtemp(prefix="fusefs-run-cost-", dir="/var/tmp"))
-    base.chmod(0o755)
-    (base / "mnt").mkdir()
-    fusefs = [sys.executable, "-m", "tools.entry", f"--socket={base / 'control.sock'}"]
-    subprocess.run([*fusefs, "mount", base / "mnt", "--state", base / "state"], check=True, capture_output=True)
-    try:
-        yield base
-    finally:
-        subprocess.run([*fusefs, "umount", base / "mnt"], check=True, capture_output=True)
-        shutil.rmtree(base)
+def base_folder() -> Iterator[Path]:
+    """A folder that every user may enter, removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="fusefs-cost-", dir="/var/tmp") as base:
+        Path(base).chmod(0o755)
+        yield Path(base)
 
 
 def seconds(command: Sequence[str | Path]) -> float:
@@ -80,7 +73,7 @@ def main() -> int:
     parser.add_argument("--uid", type=int, default=os.getuid())
     parser.add_argument("--gid", type=int, default=os.getgid())
     options = parser.parse_args()
-    with mounted() as base:
+    with base_folder() as base, mounted(base):
         ours, plain = measure(base, options.runs, options.uid, options.gid)
     print(told("fusefs run", ours))
     print(told("bubblewrap", plain))

@@ -8,16 +8,15 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from fusefs.messages import BeginTurn
 from tools.client import Client
+from tools.measuring import mounted
 
 PER_FOLDER = 1000
 CONFIG = """\
@@ -38,25 +37,12 @@ def main() -> int:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="fusefs-scale-", dir=arguments.state) as base,
-        _mounted(Path(base)) as client,
+        mounted(Path(base), CONFIG) as socket,
+        Client(socket) as client,
     ):
         figures = _measure(client, Path(base), max(arguments.files, 2 * PER_FOLDER))
     print(json.dumps(figures, indent=2))
     return 0
-
-
-@contextmanager
-def _mounted(base: Path) -> Iterator[Client]:
-    (base / "mnt").mkdir()
-    (base / "config.toml").write_text(CONFIG)
-    command: list[str | Path] = [sys.executable, "-m", "tools.cli", "--socket", base / "control.sock"]
-    mount: list[str | Path] = ["mount", base / "mnt", "--state", base / "state", "--config", base / "config.toml"]
-    subprocess.run([*command, *mount], check=True, stdout=subprocess.DEVNULL)
-    try:
-        with Client(base / "control.sock") as client:
-            yield client
-    finally:
-        subprocess.run([*command, "umount", base / "mnt"], check=True, stdout=subprocess.DEVNULL)
 
 
 def _measure(client: Client, base: Path, files: int) -> dict[str, object]:
