@@ -15,7 +15,7 @@ from fusefs import backing
 from fusefs.context.numbers import Meaning
 from fusefs.context.reading import Near
 from fusefs.context.trees import Entry, Kind, Tree
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Listing, Node, Realm, Symlink
+from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Symlink
 from fusefs.tree import Made
 from policy.refusals import Stale
 from policy.visibility import Sight
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _FOLDER_BYTES = 4096  # the same of each: a folder's size does not tell what is in it
 _BLOCK = 512
+_SHIFT = 32
 
 
 class ContextNode(Node):
@@ -167,8 +168,12 @@ class Folder(ContextNode, Directory):
                 return node, node.attributes()
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
-    def listing(self) -> "FolderListing":
-        return FolderListing(self)
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        """What is listed does not change, so the position of an entry is where a listing goes on."""
+        return listed(self, cookie, self, self.parent)
+
+    def sync(self) -> Callable[[], None]:
+        return lambda: None
 
     def visible(self, position: int) -> Iterator[tuple[int, Entry, Sight]]:
         """Its entries from a position on, as far as they may be seen. Raises StillReading before the first."""
@@ -178,23 +183,6 @@ class Folder(ContextNode, Directory):
         self.shelf.seeing.prepare(self.digest, sight, tree)
         seen = ((at, tree[at], sight.of(tree[at].name.decode())) for at in range(position, len(tree)))
         return (each for each in seen if self.shelf.seeing.is_there(each[1], each[2]))
-
-
-class FolderListing(Listing):
-    """An open folder. What is listed does not change, so the position of an entry is where a listing goes on."""
-
-    __slots__ = ("_folder", "number", "realm")
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self.realm = folder.realm
-        self.number = folder.nodeid
-
-    def entries(self, cookie: int) -> Iterator[Listed]:
-        return listed(self._folder, cookie, self._folder, self._folder.parent)
-
-    def sync(self) -> Callable[[], None]:
-        return lambda: None
 
 
 def listed(folder: Folder, cookie: int, itself: Node, parent: Node) -> Iterator[Listed]:
@@ -229,30 +217,15 @@ class Edition(Directory, ContextNode):
     def lookup(self, name: bytes) -> tuple[Node, Attributes]:
         return self.generations[self.newest].lookup(name)
 
-    def listing(self) -> "EditionListing":
-        return EditionListing(self)
-
-
-class EditionListing(Listing):
-    """An open context: a listing goes on in the generation that it began in, which its cookies tell."""
-
-    __slots__ = ("_edition", "number", "realm")
-    _SHIFT = 32
-
-    def __init__(self, edition: Edition) -> None:
-        self._edition = edition
-        self.realm = edition.realm
-        self.number = edition.nodeid
-
     def entries(self, cookie: int) -> Iterator[Listed]:
-        edition = self._edition
-        generation = cookie >> self._SHIFT if cookie else edition.newest
-        folder = edition.generations.get(generation)
+        """A listing goes on in the generation that it began in, which its cookies tell."""
+        generation = cookie >> _SHIFT if cookie else self.newest
+        folder = self.generations.get(generation)
         if folder is None:
             raise Stale
-        first = generation << self._SHIFT
-        for each in listed(folder, cookie & (1 << self._SHIFT) - 1, edition, edition.parent):
-            yield each._replace(cookie=first | each.cookie)
+        first = generation << _SHIFT
+        rest = listed(folder, cookie & (1 << _SHIFT) - 1, self, self.parent)
+        return (each._replace(cookie=first | each.cookie) for each in rest)
 
     def sync(self) -> Callable[[], None]:
         return lambda: None

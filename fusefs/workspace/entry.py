@@ -154,7 +154,7 @@ class Entry(WritableNode):
         self.bare = not names  # the kernel asks again and again, before each first write to a file
         return [name for name in names if not name.startswith(RESERVED)]
 
-    def set_xattr(self, name: bytes, value: bytes) -> None:
+    def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
         check_settable(name)
         self._check_namespace(name)
         path, follow = self.path()
@@ -162,7 +162,7 @@ class Entry(WritableNode):
         held = sum(len(os.fsencode(o)) + len(disk.getxattr(path, o, follow_symlinks=follow)) for o in others)
         check_room(held, name, value)
         self.bare = False
-        disk.setxattr(path, name, value, follow_symlinks=follow)
+        disk.setxattr(path, name, value, flags, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
         check_settable(name)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Caller, Handle, WritableHandle
+from fusefs.nodes import Caller, Data, Handle, WritableHandle
 from fusefs.operation_kinds import Op
 from policy.limits import index_bytes, worst_case
 
@@ -51,6 +51,12 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     __slots__ = ("access", "caller", "changed")
 
+    @property
+    def minds_close(self) -> bool:  # type: ignore[override]  # what is decided when it is opened
+        """Whether it lies in an outbox, and is judged when it is closed."""
+        outbox = self.realm.outbox
+        return outbox is not None and self.file.parent is outbox
+
     def __init__(
         self, file: "RegularFile", descriptor: int, caller: Caller, access: int, *, changed: bool = False
     ) -> None:
@@ -61,7 +67,7 @@ class WriteHandle(ReadHandle, WritableHandle):
         file.mappable += access == os.O_RDWR
         file.writers += 1
 
-    def write(self, offset: int, data: bytes) -> int:
+    def write(self, offset: int, data: Data) -> int:
         file = self.file
         account = file.realm.account
         end = offset + len(data)
@@ -93,14 +99,14 @@ class WriteHandle(ReadHandle, WritableHandle):
         index = 0 if goes_on else index_bytes(file.pieces + 1, file.fresh + 1, block) - file.pending
         return worst_case(offset, length, block) + index
 
-    def _within_file_limit(self, offset: int, data: bytes) -> bytes:
+    def _within_file_limit(self, offset: int, data: Data) -> Data:
         """What of `data` lies within the file limit. Raises LimitReached where nothing does."""
         bound = self.file.bound_bytes()
         if offset >= bound:
             raise self.file.beyond_file_limit(offset + len(data))
         return data[: bound - offset]
 
-    def _what_fits(self, offset: int, data: bytes, goes_on: bool) -> bytes:
+    def _what_fits(self, offset: int, data: Data, goes_on: bool) -> Data:
         """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
         workspace = self.file.realm
         workspace.account.room()  # while that is not known, there is nothing to be found out
