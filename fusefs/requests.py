@@ -7,7 +7,7 @@ closely, the device is polled before the task parks; what is close is learnt fro
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -21,6 +21,8 @@ TURN_NS = 2_000_000
 """How long requests are served before the other tasks get a turn."""
 BUSY_TURN_NS = 200_000
 """The same while they have more to do than to look whether there is something to do."""
+LOOKS = 64
+"""After so many requests it is looked whether the next one is there without the processor being offered."""
 IDLE_ROUND_NS = 60_000
 """A round of trio's loop for which the processor worked longer has done something."""
 
@@ -42,16 +44,33 @@ class DeviceWaiter:
         self._poller.register(device, select.POLLIN)
         self._pause = LONGEST_PAUSE_NS
         self._turn_ends = 0
+        self._seen = False
+        self._in_turns, self._looks = True, LOOKS
 
-    def is_ready(self) -> bool:
-        """Whether there is a request, and no other task's turn."""
-        if time.perf_counter_ns() < self._turn_ends and self._poller.poll(0):
-            self._pause -= self._pause >> 3
-            return True
-        return False
+    def receive(self, buffers: Sequence[memoryview]) -> bool:
+        """Read a request if there is one, and no other task's turn. Raises OSError, ENODEV at the session's end.
+
+        Whoever asks one thing after the other asks the next once it has the processor; so it is offered first, as long
+        as that is right.
+        """
+        if time.perf_counter_ns() >= self._turn_ends:
+            return False
+        if self._in_turns and not self._seen:
+            os.sched_yield()
+            self._looks -= 1
+            if not self._looks:
+                self._in_turns = False
+        self._seen = False
+        try:
+            os.readv(self._device, buffers)
+        except BlockingIOError:
+            self._in_turns, self._looks = True, LOOKS
+            return False
+        self._pause -= self._pause >> 3
+        return True
 
     async def wait(self) -> None:
-        """Return when the device is readable; it was not ready."""
+        """Return when the device is readable; nothing was received."""
         now = time.perf_counter_ns()
         if now >= self._turn_ends:
             await self._let_others_go_on()
@@ -59,6 +78,7 @@ class DeviceWaiter:
         if self._pause >= POLL_NS or self._awaits_threads() or not self._poll_until(now + POLL_NS):
             await trio.lowlevel.wait_readable(self._device)
             self._after_pause()
+        self._seen = True
         woken = time.perf_counter_ns()
         if woken - now > POLL_NS:
             self._turn_ends = woken + TURN_NS

@@ -38,7 +38,6 @@ _OUT_HEADER = struct.Struct("<IiQ")  # length, minus errno, unique
 _HEADER_BYTES: Final = _OUT_HEADER.size
 _SMALL = 512
 """So many bytes are rather copied than written from two places."""
-_TAKEN_BACK = (errno.ENOENT, errno.EAGAIN)
 _OPENS = frozenset({"open", "create"})
 _OF_FILES = frozenset({"read", "write", "flush", "release", "fsync"})
 
@@ -86,16 +85,15 @@ class Serving:
                 await self._read(nursery)
 
     async def _read(self, nursery: trio.Nursery) -> None:
-        waiter, device, buffers = self._waiter, self._device, [self._request]
+        waiter, buffers = self._waiter, [self._request]
         while True:
-            if not waiter.is_ready():
-                await waiter.wait()
             try:
-                os.readv(device, buffers)
+                while not waiter.receive(buffers):
+                    await waiter.wait()
             except OSError as error:
                 if error.errno == errno.ENODEV:
                     return
-                if error.errno not in _TAKEN_BACK:
+                if error.errno != errno.ENOENT:
                     raise
                 continue
             self._serve(nursery)
