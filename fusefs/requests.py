@@ -69,19 +69,26 @@ class DeviceWaiter:
         self._pause -= self._pause >> 3
         return True
 
+    def let_others_first(self) -> None:
+        """A task was started that whoever asks waits for."""
+        self._turn_ends = 0
+
     async def wait(self) -> None:
         """Return when the device is readable; nothing was received."""
         now = time.perf_counter_ns()
         if now >= self._turn_ends:
             await self._let_others_go_on()
             now = time.perf_counter_ns()
-        if self._pause >= POLL_NS or self._awaits_threads() or not self._poll_until(now + POLL_NS):
+        is_waited_for = self._awaits_threads()
+        if self._pause >= POLL_NS or is_waited_for or not self._poll_until(now + POLL_NS):
             await trio.lowlevel.wait_readable(self._device)
             self._after_pause()
         self._seen = True
         woken = time.perf_counter_ns()
         if woken - now > POLL_NS:
             self._turn_ends = woken + TURN_NS
+        if is_waited_for:
+            return  # whoever asks has made no pause: the answer took that long
         self._pause += (min(woken - now, LONGEST_PAUSE_NS) - self._pause) >> 3
 
     async def _let_others_go_on(self) -> None:

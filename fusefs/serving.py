@@ -123,6 +123,7 @@ class Serving:
             return
         if isinstance(answer, Later):
             self._room.acquire_nowait()
+            self._waiter.let_others_first()
             nursery.start_soon(self._answer_later, kind, header, arguments[0], begun, answer)
         else:
             self._send(kind, header, begun, answer)
