@@ -72,6 +72,8 @@ class Change(NamedTuple):
     mtime_ns: int | None = None
 
 
+NOTHING = Change()
+
 Data = bytes | memoryview
 """Bytes of a file. A view is valid until the next request is read, or the next file."""
 
@@ -151,8 +153,8 @@ class WritableHandle(Handle):
     __slots__ = ()
 
     @abstractmethod
-    def write(self, offset: int, data: Data) -> int:
-        """Write what fits, at least one byte, and return how much that was. Raises LimitReached where nothing fits."""
+    def write(self, offset: int, data: Data, at_least: int) -> int:
+        """Write what fits, and return how many bytes that was. Raises LimitReached where fewer than `at_least` fit."""
 
     @abstractmethod
     def sync(self, data_only: bool) -> Callable[[], None]:

@@ -225,11 +225,11 @@ class Operations:
         return self.files.live(fh)
 
     @file_handler
-    def write(self, fh: int, offset: int, data: memoryview) -> bytes:
+    def write(self, fh: int, offset: int, data: memoryview, at_least: int) -> bytes:
         handle = self.files.live(fh)
         if not isinstance(handle, WritableHandle):
             raise ReadOnly
-        written = handle.write(offset, data)
+        written = handle.write(offset, data, at_least)
         self.recorder.written_bytes += written
         handle.realm.written_bytes += written
         return answers.written(written)
@@ -315,7 +315,7 @@ class Operations:
         names = self.inodes.live(nodeid).list_xattrs()
         return answers.attribute(b"".join(name + b"\0" for name in names), size)
 
-    @handler
+    @changing(4, again.nothing)
     def setxattr(self, nodeid: int, name: bytes, value: bytes, flags: int) -> bytes:
         node = self.inodes.writable(nodeid)
         node.set_xattr(name, value, flags)

@@ -27,7 +27,8 @@ _U32_4 = struct.Struct("<IIII")
 _U64 = struct.Struct("<Q")
 _U64_2 = struct.Struct("<QQ")
 _READ = struct.Struct("<QQI")  # fh, offset, size; what follows is not needed
-_WRITE_BYTES = 40  # fh, offset, size, write_flags, lock_owner, flags, padding; the data follow
+_WRITE = struct.Struct("<QQII16x")  # fh, offset, size, write_flags, lock_owner, flags, padding; the data follow
+_WRITE_CACHE = 1
 _FSYNC = struct.Struct("<QI")  # fh, fsync_flags
 _RENAME2 = struct.Struct("<QI4x")  # new parent, flags
 _SETATTR = struct.Struct("<I4xQQ8xqqqIIII4xII")
@@ -153,10 +154,13 @@ def _read_directory(header: Header, request: memoryview) -> tuple[int, int, int]
     return header[3], offset, size
 
 
-def _write(header: Header, request: memoryview) -> tuple[int, int, memoryview]:
-    """The data lie in the request, so they are there until the next one is read."""
-    fh, offset = _U64_2.unpack_from(request, BODY)
-    return fh, offset, request[BODY + _WRITE_BYTES : header[0]]
+def _write(header: Header, request: memoryview) -> tuple[int, int, memoryview, int]:
+    """The data lie in the request, so they are there until the next one is read.
+
+    The kernel takes a short count for a whole one where it writes a mapping back.
+    """
+    fh, offset, size, flags = _WRITE.unpack_from(request, BODY)
+    return fh, offset, request[BODY + _WRITE.size : header[0]], size if flags & _WRITE_CACHE else 1
 
 
 def _fsync(header: Header, request: memoryview) -> tuple[int, bool]:

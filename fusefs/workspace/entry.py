@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Caller, Change, Handle, Symlink, Value, WritableNode
+from fusefs.nodes import NOTHING, Caller, Change, Handle, Symlink, Value, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
@@ -125,6 +125,8 @@ class Entry(WritableNode):
             # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
             owner, group = -1 if uid is None else uid, -1 if gid is None else gid
             disk.chown(name, owner, group, dir_fd=directory, follow_symlinks=follow)
+        elif change == NOTHING:  # chown(2) of -1, -1 clears these bits, too; nothing else asks for nothing
+            disk.chown(name, -1, -1, dir_fd=directory, follow_symlinks=follow)
         if mode is not None and not stat.S_ISLNK(self.attributes().st_mode):  # chmod(2) would follow it
             disk.chmod(name, stat.S_IMODE(mode), dir_fd=directory)
         if atime is not None or mtime is not None:

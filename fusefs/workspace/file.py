@@ -190,8 +190,8 @@ class RegularFile(Entry, WritableFile):
                     self.truncate(descriptor, change.size, caller)
                 finally:
                     disk.close(descriptor)
-        if change[1:] == _NOTHING_ELSE:
-            return self.attributes()
+            if change[1:] == _NOTHING_ELSE:
+                return self.attributes()
         return super().change(change, caller, handle)
 
     def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
