@@ -19,7 +19,6 @@ from fusefs.session import FEATURES, RESEND, Feature
 from tools import confine, host, surroundings
 from tools.client import Client, ControlError
 
-OLDEST_LIBFUSE = (3, 3)  # takes /dev/fd/N as a mountpoint; the session is handed over through that
 ASK_SECONDS = 5.0
 
 
@@ -48,7 +47,6 @@ def examine(state: Path, socket: Path) -> list[Check]:
         _from_probe(host.DEVICE, "can be opened", host.device(), State.MISSING),
         _from_probe("right to mount", _how_mounted(), host.mount_right(), State.MISSING),
         _fusermount3(),
-        _libfuse(),
         *_for_other_users(),
         _bubblewrap(),
         _cgroups(),
@@ -75,17 +73,6 @@ def _fusermount3() -> Check:
     found = shutil.which("fusermount3") or ""
     otherwise = State.ABSENT if os.geteuid() == 0 else State.MISSING
     return _from_probe("fusermount3", found, host.fusermount3(), otherwise)
-
-
-def _libfuse() -> Check:
-    version = host.libfuse_version()
-    remedy = "apt-get install libfuse3-3"
-    if version is None:
-        return Check("libfuse", State.MISSING, "libfuse 3 not found", remedy)
-    if _numbers(version) < OLDEST_LIBFUSE:
-        oldest = ".".join(map(str, OLDEST_LIBFUSE))
-        return Check("libfuse", State.MISSING, f"{version} is too old", f"{oldest} or later: {remedy}")
-    return Check("libfuse", State.OK, version)
 
 
 def _for_other_users() -> Iterator[Check]:

@@ -1,7 +1,5 @@
 """What this host has for fusefs: the device, the helper programs, the rights. One probe a function."""
 
-import ctypes
-import ctypes.util
 import errno
 import os
 import shutil
@@ -51,15 +49,3 @@ def fusermount3() -> Missing | None:
     if shutil.which("fusermount3"):
         return None
     return Missing("fusermount3: not found", "apt-get install fuse3")
-
-
-def libfuse_version() -> str | None:
-    """The version of libfuse 3 that a program here gets, or None."""
-    name = ctypes.util.find_library("fuse3") or "libfuse3.so.3"
-    try:
-        library = ctypes.CDLL(name)
-    except OSError:
-        return None
-    library.fuse_pkgversion.restype = ctypes.c_char_p
-    version: bytes = library.fuse_pkgversion()
-    return version.decode()

@@ -52,9 +52,13 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     @property
     def minds_close(self) -> bool:  # type: ignore[override]  # what is decided when it is opened
-        """Whether it lies in an outbox, and is judged when it is closed."""
+        """Whether it can be mapped, or lies in an outbox.
+
+        In a mapping a limit may be met after the last write, and then close(2) tells (fuse_flush in fs/fuse/file.c,
+        before it asks us). A file of an outbox is judged.
+        """
         outbox = self.realm.outbox
-        return outbox is not None and self.file.parent is outbox
+        return self.access == os.O_RDWR or (outbox is not None and self.file.parent is outbox)
 
     def __init__(
         self, file: "RegularFile", descriptor: int, caller: Caller, access: int, *, changed: bool = False

@@ -86,6 +86,17 @@ def test_what_a_mapping_cannot_store_is_told(tight: Daemon) -> None:
         assert turn.charged() == turn.walked()
 
 
+def test_what_a_mapping_cannot_store_is_told_by_close(tight: Daemon) -> None:
+    with turn_of(tight, "small") as turn:
+        (turn.workspace / "filler").write_bytes(bytes(700 * 1024))
+        descriptor = os.open(turn.workspace / "file", os.O_RDWR | os.O_CREAT)
+        os.truncate(descriptor, 900 * 1024)
+        with mmap.mmap(descriptor, 900 * 1024) as view:
+            view[:] = b"x" * len(view)
+
+            assert outcome(turn.workspace, lambda _: os.close(descriptor)) == "EIO"
+
+
 def test_a_failed_rmdir_keeps_nothing_open(tight: Daemon) -> None:
     with turn_of(tight, "medium") as turn:
         before = descriptors(tight)

@@ -48,15 +48,6 @@ def test_fusermount3_is_needed_only_without_root(tmp_path: Path, monkeypatch: py
     assert found(tmp_path)["right to mount"].state is State.MISSING
 
 
-@pytest.mark.parametrize(("version", "state"), [(None, State.MISSING), ("3.2.6", State.MISSING), ("3.14.0", State.OK)])
-def test_libfuse_must_take_a_descriptor_as_mountpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, state: State
-) -> None:
-    monkeypatch.setattr(host, "libfuse_version", lambda: version)
-
-    assert found(tmp_path)["libfuse"].state is state
-
-
 def test_an_older_kernel_lacks_what_came_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "release", lambda: "6.1.0-28-amd64")
 
