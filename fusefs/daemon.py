@@ -186,7 +186,7 @@ async def _serve(
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
-        waiter = DeviceWaiter(kernel.device, watch.rouse, operations.awaits_threads)
+        waiter = DeviceWaiter(kernel.device, watch.rouse)
         serving = Serving(kernel, operations, waiter, shared.table.told)
         nursery.start_soon(_end_on_signal, kernel, serving, underway, ending, complaint.give_up)
         _tell_of_loss(events, inherited)

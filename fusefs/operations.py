@@ -54,21 +54,9 @@ class Operations:
         self.careful = careful
         self.recorder = Recorder()
         self._space = space
-        self._in_threads = 0
-
-    def awaits_threads(self) -> bool:
-        """Whether somebody is answered only when a thread, which waits for a disk, has come back."""
-        return self._in_threads > 0 or bool(self.careful)
 
     async def _in_thread(self, realm: Realm, call: Callable[[], Answer]) -> Answer:
-        return await self._awaited(trio.to_thread.run_sync(call, limiter=realm.waits))
-
-    async def _awaited(self, answer: Awaitable[Answer]) -> Answer:
-        self._in_threads += 1
-        try:
-            return await answer
-        finally:
-            self._in_threads -= 1
+        return await trio.to_thread.run_sync(call, limiter=realm.waits)
 
     def resume(self) -> None:
         """Take over what the kernel has open from an earlier worker, as far as its inodes are at hand."""
@@ -240,7 +228,7 @@ class Operations:
         return _DONE if wait is None else Later(partial(self._flush_waiting, wait))
 
     async def _flush_waiting(self, wait: Callable[[], Awaitable[None]]) -> bytes:
-        await self._awaited(wait())
+        await wait()
         return _DONE
 
     @file_handler
@@ -308,7 +296,7 @@ class Operations:
         return Later(partial(self._find_attribute, found, size))
 
     async def _find_attribute(self, find: Callable[[], Awaitable[bytes]], size: int) -> bytes:
-        return answers.attribute(await self._awaited(find()), size)
+        return answers.attribute(await find(), size)
 
     @handler
     def listxattr(self, nodeid: int, size: int) -> bytes:

@@ -33,17 +33,18 @@ class DeviceWaiter:
     It polls while the usual pause between a reply and the next request (a moving average of the last eight or so) is
     shorter than a poll. A poll in vain is a long pause, so a quiet device is not polled, and costs nothing. Between two
     looks at the device the processor is offered to others; where they take it, it is not polled either. Nor is it
-    while `awaits_threads`: only trio hears of those. `after_pause` is called when the task that waits was woken.
+    while a request is answered by a task of its own: only trio hears of the thread that this one waits for.
+    `after_pause` is called when the task that waits was woken.
     """
 
-    def __init__(self, device: int, after_pause: Callable[[], None], awaits_threads: Callable[[], bool]) -> None:
+    def __init__(self, device: int, after_pause: Callable[[], None]) -> None:
         self._device = device
         self._after_pause = after_pause
-        self._awaits_threads = awaits_threads
         self._poller = select.poll()
         self._poller.register(device, select.POLLIN)
         self._pause = LONGEST_PAUSE_NS
         self._turn_ends = 0
+        self._tasks = 0
         self._seen = False
         self._in_turns, self._looks = True, LOOKS
 
@@ -69,9 +70,14 @@ class DeviceWaiter:
         self._pause -= self._pause >> 3
         return True
 
-    def let_others_first(self) -> None:
-        """A task was started that whoever asks waits for."""
+    def task_begun(self) -> None:
+        """A task was started that answers a request: it goes first."""
+        self._tasks += 1
         self._turn_ends = 0
+
+    def task_ended(self) -> None:
+        """It has answered."""
+        self._tasks -= 1
 
     async def wait(self) -> None:
         """Return when the device is readable; nothing was received."""
@@ -79,7 +85,7 @@ class DeviceWaiter:
         if now >= self._turn_ends:
             await self._let_others_go_on()
             now = time.perf_counter_ns()
-        is_waited_for = self._awaits_threads()
+        is_waited_for = self._tasks > 0
         if self._pause >= POLL_NS or is_waited_for or not self._poll_until(now + POLL_NS):
             await trio.lowlevel.wait_readable(self._device)
             self._after_pause()

@@ -123,7 +123,7 @@ class Serving:
             return
         if isinstance(answer, Later):
             self._room.acquire_nowait()
-            self._waiter.let_others_first()
+            self._waiter.task_begun()
             nursery.start_soon(self._answer_later, kind, header, arguments[0], begun, answer)
         else:
             self._send(kind, header, begun, answer)
@@ -139,6 +139,7 @@ class Serving:
         else:
             self._send(kind, header, begun, answer)
         finally:
+            self._waiter.task_ended()
             self._room.release()
 
     def _in_turn(self, kind: Kind, arguments: tuple[Any, ...]) -> Later[Any]:

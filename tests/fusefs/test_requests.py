@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import pytest
 import trio
@@ -28,14 +27,14 @@ def nothing() -> None:
 
 
 class Waiter(DeviceWaiter):
-    """A waiter for which nobody waits for a thread, asked as the request loop does.
+    """A waiter that is asked as the request loop does.
 
     While it is `asked`, the next request is there as soon as one was received.
     """
 
-    def __init__(self, pipe: tuple[int, int], awaits_threads: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, pipe: tuple[int, int]) -> None:
         reading, self._writing = pipe
-        super().__init__(reading, nothing, awaits_threads)
+        super().__init__(reading, nothing)
         self._buffers = [memoryview(bytearray(1))]
         self.asked = True
         self.ask()
@@ -153,8 +152,8 @@ def test_tasks_that_are_busy_have_more_turns(pipe: tuple[int, int]) -> None:
     trio.run(main)
 
 
-def test_nothing_is_polled_while_a_thread_is_awaited(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only trio hears of threads, and whoever waits for one sends no request."""
+def test_nothing_is_polled_while_a_task_answers(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only trio hears of its thread, and whoever waits for that sends no request."""
     polled: list[bool] = []
 
     async def polls(waiter: Waiter) -> int:
@@ -172,8 +171,16 @@ def test_nothing_is_polled_while_a_thread_is_awaited(pipe: tuple[int, int], monk
         return len(polled)
 
     async def main() -> None:
-        for awaited, polls_expected in ((False, 1), (True, 0)):
-            assert await polls(Waiter(pipe, partial(bool, awaited))) == polls_expected
+        waiter = Waiter(pipe)
+        assert await polls(waiter) == 1
+        waiter.task_begun()
+        waiter.asked = True
+        waiter.ask()
+        assert await polls(waiter) == 0
+        waiter.task_ended()
+        waiter.asked = True
+        waiter.ask()
+        assert await polls(waiter) == 1
 
     trio.run(main)
 

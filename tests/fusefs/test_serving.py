@@ -129,7 +129,7 @@ def serve(served: Served, asking: Asking) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     async def main() -> None:
-        waiter = DeviceWaiter(ours.fileno(), lambda: None, lambda: False)
+        waiter = DeviceWaiter(ours.fileno(), lambda: None)
         session = Session(ours.fileno(), "0:0", "nowhere", FEATURES)
         serving = Serving(session, served, waiter, lambda: told.append("opened"))
         with trio.fail_after(5):
@@ -211,7 +211,7 @@ def test_folders_are_not_opened_where_the_kernel_can_do_without() -> None:
     def kinds(features: tuple[Any, ...]) -> set[int]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
-            waiter = DeviceWaiter(ours.fileno(), lambda: None, lambda: False)
+            waiter = DeviceWaiter(ours.fileno(), lambda: None)
             return set(Serving(Session(ours.fileno(), "0:0", "nowhere", features), served, waiter, nothing)._kinds)
 
     assert kinds(without) - kinds(FEATURES) == {OPCODES["opendir"]}
@@ -354,7 +354,7 @@ def test_what_was_read_is_answered_when_it_is_stopped_and_nothing_more_is_read()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     async def main() -> None:
-        waiter = DeviceWaiter(ours.fileno(), lambda: None, lambda: False)
+        waiter = DeviceWaiter(ours.fileno(), lambda: None)
         served = Served(lambda *_: Later(wait))
         serving = Serving(Session(ours.fileno(), "0:0", "nowhere", FEATURES), served, waiter, nothing)
         with trio.fail_after(5):
