@@ -1,7 +1,6 @@
 """The control interface to contexts: publish, roll back, look, and read, each as far as a rule lets it be seen."""
 
 import base64
-import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -11,11 +10,10 @@ from urllib.parse import unquote_to_bytes
 import trio
 from fastapi import Depends, FastAPI, Path, Query, Request
 
-from fusefs import backing
 from fusefs.context.generations import Generation
 from fusefs.context.inspection import Inspection
 from fusefs.context.library import Library
-from fusefs.context.reading import once_read
+from fusefs.context.reading import piece_of
 from fusefs.context.trees import Entry, Kind
 from fusefs.context_messages import (
     MOST_BYTES,
@@ -184,8 +182,7 @@ def _add_looking(app: FastAPI, library: Library, turns: Turns, view: "Views") ->
         checked = check_path(raw or b"")
         seen = await view(org, generation, agent, turn)
         entry = await _in_thread(library, partial(seen.inspection.file, checked))
-        descriptor = await once_read(partial(library.shelf.reading.content, entry.digest, entry.number))
-        piece = await _in_thread(library, backing.in_thread(descriptor, lambda d: os.pread(d, bytes, offset)))
+        piece = await piece_of(library.shelf.reading, entry.digest, entry.number, offset, bytes)
         return FileView(
             org=org,
             generation=seen.generation.number,

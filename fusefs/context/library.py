@@ -201,6 +201,7 @@ class Library:
             damaged = {wrong.damaged.digest: wrong.damaged for wrong in found.wrong}
             await trio.to_thread.run_sync(self.store.put_aside, damaged)
         self.shelf.reading.forget(set(damaged))
+        await self.shelf.forget_pages(damaged)
         for each in damaged.values():
             self._events.tell(Kind.CONTEXT_DAMAGED, sha256=each.digest.hex(), reason=each.why)
         return found

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from fusefs import backing
 from fusefs.context.numbers import Meaning
 from fusefs.context.reading import Near
 from fusefs.context.trees import Entry, Kind, Tree
@@ -84,14 +83,17 @@ class DocumentHandle(Handle):
         self.number = document.nodeid
 
     def read(self, offset: int, size: int) -> bytes | memoryview:
-        return self._document.shelf.reader.read(self._descriptor(), offset, size)
+        document = self._document
+        reading = document.shelf.reading
+        content = reading.content(document.digest, document.size, document.near)
+        piece = document.shelf.reader.read(content.descriptor, offset, size)
+        reading.look_again(document.digest, content)
+        return piece
 
     def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
-        return backing.in_thread(self._descriptor(), lambda descriptor: os.pread(descriptor, size, offset))
-
-    def _descriptor(self) -> int:
         document = self._document
-        return document.shelf.reading.content(document.digest, document.size, document.near)
+        content = document.shelf.reading.unchanged(document.digest, document.size, document.near)
+        return content.in_thread(offset, size)
 
     def release(self) -> None:
         """Nothing is held."""

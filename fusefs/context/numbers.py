@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fusefs.context.trees import Entry, Kind
+from fusefs.context.trees import FILES, Entry, Kind
 
 FIRST = 3 << 61
 """Nodeids of contexts are those from here to 2⁶³: above all backing inodes, beside the mount's fixed places."""
@@ -26,6 +26,7 @@ _BITS = (1 << 61) - 1
 _RECORD = struct.Struct("<Q32sQqQII")  # nodeid (0: free), digest, place, detail, root, kind, 0
 _WORDS = _RECORD.size // 8
 _ROOT_WORD = 7
+_DIGEST_AT = 8
 _MARK = struct.Struct("<Q")
 
 
@@ -97,6 +98,20 @@ class Numbers:
             return None
         _, digest, place, detail, root, kind, _ = _RECORD.unpack_from(self._memory, row * _RECORD.size)
         return Meaning(digest, place, detail, root, Kind(kind))
+
+    def files_of(self, digest: bytes) -> list[int]:
+        """The nodeids of all files of a content."""
+        found = []
+        end = (self._used + 1) * _RECORD.size
+        at = self._memory.find(digest, _RECORD.size, end)
+        while at >= 0:
+            row, within = divmod(at, _RECORD.size)
+            (nodeid,) = _MARK.unpack_from(self._memory, row * _RECORD.size)
+            meaning = self.meaning(nodeid)
+            if within == _DIGEST_AT and meaning is not None and meaning.kind in FILES:
+                found.append(nodeid)
+            at = self._memory.find(digest, at + 1, end)
+        return found
 
     def put_down(self, nodeid: int, meaning: Meaning) -> None:
         """Keep what a nodeid stands for, where it is not kept yet. Raises OSError ENFILE where there is no room."""

@@ -1,8 +1,12 @@
 """All nodes of contexts: made as they are looked up, and found again by their numbers alone."""
 
+import logging
 import os
+from collections.abc import Iterable
 
-from fusefs import backing
+import trio
+
+from fusefs import backing, notifications
 from fusefs.context.nodes import ContextNode, Document, Folder, Link
 from fusefs.context.numbers import FIRST, Meaning, Numbers, child_number, file_number
 from fusefs.context.reading import Near, Reading
@@ -11,6 +15,8 @@ from fusefs.context.trees import FILES, Entry, Kind
 from fusefs.inodes import Inodes
 from fusefs.nodes import Node, Realm
 from policy.visibility import Sight
+
+log = logging.getLogger(__name__)
 
 
 class Shelf:
@@ -39,6 +45,14 @@ class Shelf:
         """Nothing of these contents is kept any more."""
         self.reading.forget(digests)
         self._numbers.drop_files(digests)
+
+    async def forget_pages(self, digests: Iterable[bytes]) -> None:
+        """Have the kernel drop what it has in memory of files, under whatever numbers; not to be waited for by it."""
+        nodeids = [nodeid for digest in digests for nodeid in self._numbers.files_of(digest)]
+        try:
+            await trio.to_thread.run_sync(notifications.forget_inodes, nodeids)
+        except OSError as error:
+            log.warning("the kernel keeps what it has of a context's files that were changed: %s", error)
 
     def node(self, folder: Folder, position: int, entry: Entry, sight: Sight) -> Node:
         """The node of an entry of a folder, put down and made known."""

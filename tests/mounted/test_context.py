@@ -414,6 +414,85 @@ def test_a_damaged_file_is_never_read(source: Path) -> None:
         assert holds_within(10, lambda: crow.read_bytes() == b"a crow")
 
 
+def kinds_of_events(daemon: Daemon) -> list[str]:
+    with Client(daemon.socket) as client:
+        return [event.kind for event in client.events()]
+
+
+def change_in_place(daemon: Daemon, content: bytes, at: int, to: bytes) -> None:
+    path = daemon.state / "context" / "files" / name_of(digest_of(content))
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(to)
+
+
+def read_as_programs_do(path: Path) -> list[bytes | None]:
+    """What read(2) gives, from the first descriptor that has it open on and by a new one; None where it is EIO."""
+    found: list[bytes | None] = []
+    for read in (path.read_bytes, lambda: subprocess.run(["cat", path], capture_output=True, check=True).stdout):
+        try:
+            found.append(read())
+        except (OSError, subprocess.CalledProcessError):
+            found.append(None)
+    return found
+
+
+def test_what_is_changed_after_it_was_read_is_never_read_wrong(source: Path) -> None:
+    """In place, through a descriptor that is kept; what the kernel has in memory goes, too."""
+    large = DOCUMENTS["guides/large.bin"]
+    assert isinstance(large, bytes)
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        context = Path(begun(daemon, "acme")["context"])
+        crow, bin = context / "guides/birds/crow.txt", context / "guides/large.bin"
+        held = os.open(bin, os.O_RDONLY)
+        os.posix_fadvise(held, 0, 0, os.POSIX_FADV_RANDOM)  # so that the kernel reads no more than it is asked for
+        assert crow.read_bytes() == b"a crow"
+        assert os.pread(held, 4096, 0) == large[:4096]
+        with Client(daemon.socket) as client:
+            assert client.read_context("acme", "guides/large.bin", bytes=100).data == large[:100]
+
+        change_in_place(daemon, large, 1 << 20, b"wrong")
+
+        with pytest.raises(OSError, match="Input/output error"):
+            os.pread(held, 4096, 1 << 20)
+        with pytest.raises(OSError, match="Input/output error"):  # of the same file, elsewhere
+            os.pread(held, 4096, 2 << 20)
+        assert holds_within(10, lambda: "context_damaged" in kinds_of_events(daemon))
+        assert holds_within(10, lambda: read_as_programs_do(bin) == [None, None])
+        with pytest.raises(OSError, match="Input/output error"):  # what had been in the kernel's memory
+            os.pread(held, 4096, 0)
+        with Client(daemon.socket) as client, pytest.raises(Refused):
+            client.read_context("acme", "guides/large.bin", bytes=100)
+
+        change_in_place(daemon, b"a crow", 0, b"A")
+        assert daemon.fusefs("context", "verify", "acme").returncode == 1
+        assert read_as_programs_do(crow) == [None, None]
+
+        published(daemon, "acme", source, repair=True)
+
+        assert holds_within(10, lambda: read_as_programs_do(crow) == [b"a crow"] * 2)
+        assert read_as_programs_do(bin) == [large] * 2
+        os.close(held)
+
+
+def test_what_is_touched_only_is_compared_again_and_read_on(source: Path) -> None:
+    """A backup that makes hard links changes the times of all that is kept."""
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        context = Path(begun(daemon, "acme")["context"])
+        before = seen(context)
+        for path in (daemon.state / "context" / "files").rglob("*"):
+            if path.is_file():
+                os.link(path, daemon.base / path.name)
+        if os.geteuid() == 0:
+            Path("/proc/sys/vm/drop_caches").write_text("1")
+
+        assert seen(context) == before
+        assert "context_damaged" not in kinds_of_events(daemon)
+
+
 def test_a_start_brings_back_what_was_there(source: Path) -> None:
     with prepared_daemon(NARROW) as daemon:
         daemon.start()
