@@ -128,7 +128,7 @@ class Library:
         """Take files and folders into the store. Raises NotATree, NotCanonical, Incomplete, OSError."""
         receiving = Receiving(self.store)
         try:
-            async with aclosing(_gathered(stream)) as pieces:
+            async with aclosing(stream), aclosing(_gathered(stream)) as pieces:
                 async for piece in pieces:
                     async with self._changing:
                         await trio.to_thread.run_sync(receiving.feed, piece)
