@@ -119,7 +119,7 @@ class Link(ContextNode, Symlink):
 class Folder(ContextNode, Directory):
     """A folder of one generation in one place, of which as much is there as may be seen from that place."""
 
-    __slots__ = ("_folders", "_tree", "digest", "parent", "published_ns", "root", "sight")
+    __slots__ = ("_tree", "digest", "folders", "parent", "published_ns", "root", "sight")
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Folder(ContextNode, Directory):
         self.published_ns = published_ns
         self.parent = parent
         self.root = root or nodeid
-        self._folders = folders
+        self.folders = folders
         self._tree: Tree | None = None
 
     @property
@@ -154,9 +154,9 @@ class Folder(ContextNode, Directory):
         return self._tree
 
     def attributes(self) -> Attributes:
-        if self._folders is None:
-            self._folders = self.shelf.seeing.folders_in(self.digest, self.sight)
-        return self._made(stat.S_IFDIR | 0o555, 2 + self._folders, _FOLDER_BYTES, self.published_ns)
+        if self.folders is None:
+            self.folders = self.shelf.seeing.folders_in(self.digest, self.sight)
+        return self._made(stat.S_IFDIR | 0o555, 2 + self.folders, _FOLDER_BYTES, self.published_ns)
 
     def lookup(self, name: bytes) -> tuple[Node, Attributes]:
         tree = self.tree
@@ -165,25 +165,35 @@ class Folder(ContextNode, Directory):
             entry = tree[position]
             sight = self.sight.of(name.decode())
             if self.shelf.seeing.is_there(entry, sight):
-                node = self.shelf.node(self, position, entry, sight)
+                node = self.shelf.node(self, position, entry, sight, entry.number if sight.is_all else None)
                 return node, node.attributes()
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def listing(self) -> "FolderListing":
         return FolderListing(self)
 
-    def visible(self, position: int) -> Iterator[tuple[int, Entry, Sight]]:
-        """Its entries from a position on, as far as they may be seen. Raises StillReading before the first."""
+    def visible(self, count: int) -> Iterator[tuple[bytes, Node]]:
+        """What may be seen in it, names and nodes, the first so many left out.
+
+        Raises StillReading, OSError before the first.
+        """
         tree, sight = self.tree, self.sight
         if sight.is_all:
-            return ((at, tree[at], sight) for at in range(position, len(tree)))
-        self.shelf.seeing.prepare(self.digest, sight, tree)
-        seen = ((at, tree[at], sight.of(tree[at].name.decode())) for at in range(position, len(tree)))
-        return (each for each in seen if self.shelf.seeing.is_there(each[1], each[2]))
+            return (self._listed(tree[at], at, tree[at].number) for at in range(count, len(tree)))
+        shown = self.shelf.seeing.shown(self.digest, sight)
+        positions = (shown.positions[at] for at in range(count, len(shown.positions)))
+        return (self._listed(tree[at], at, shown.folders.get(at)) for at in positions)
+
+    def _listed(self, entry: Entry, position: int, folders: int | None) -> tuple[bytes, Node]:
+        sight = self.sight.of(entry.name.decode()) if entry.kind is Kind.FOLDER else self.sight
+        return entry.name, self.shelf.node(self, position, entry, sight, folders)
 
 
 class FolderListing(Listing):
-    """An open folder. What is listed does not change, so the position of an entry is where a listing goes on."""
+    """An open folder. What is listed does not change, so how many entries were listed is where a listing goes on.
+
+    Only those that may be seen are counted: else the numbers would tell how many others there are, and between which.
+    """
 
     __slots__ = ("_folder", "number", "realm")
 
@@ -203,12 +213,11 @@ def listed(folder: Folder, cookie: int, itself: Node, parent: Node) -> Iterator[
     """What a folder shows after a cookie, listed as `itself`. Raises StillReading, before the first of all."""
     attributes = itself.attributes()  # of these two the kernel takes no more than the number
     rest = folder.visible(max(0, cookie - 2))
-    nodes = ((at, entry, folder.shelf.node(folder, at, entry, sight)) for at, entry, sight in rest)
     for place, (name, node) in enumerate(((b".", itself), (b"..", parent))):
         if cookie <= place:
             yield Listed(place + 1, name, node, attributes)
-    for at, entry, node in nodes:
-        yield Listed(at + 3, entry.name, node, node.attributes())
+    for at, (name, node) in enumerate(rest, max(3, cookie + 1)):
+        yield Listed(at, name, node, node.attributes())
 
 
 class Edition(Directory, ContextNode):

@@ -54,30 +54,37 @@ class Shelf:
         except OSError as error:
             log.warning("the kernel keeps what it has of a context's files that were changed: %s", error)
 
-    def node(self, folder: Folder, position: int, entry: Entry, sight: Sight) -> Node:
-        """The node of an entry of a folder, put down and made known."""
+    def node(self, folder: Folder, position: int, entry: Entry, sight: Sight, folders: int | None) -> Node:
+        """The node of an entry of a folder, put down and made known.
+
+        Of a folder, `folders` tells how many may be seen in it, where that is known.
+        """
         is_file = entry.kind is Kind.FILE or entry.kind is Kind.PROGRAM
         nodeid = file_number(entry) if is_file else child_number(folder.nodeid, entry)
         node = self.inodes.at_hand(nodeid)
         if node is not None:
+            if folders is not None and isinstance(node, Folder):
+                node.folders = folders
             return node
         if is_file:
             meaning = Meaning(entry.digest, entry.number, entry.mtime_ns, 0, entry.kind)
         else:
             meaning = Meaning(entry.digest, folder.nodeid, position, folder.root, entry.kind)
         self._numbers.put_down(nodeid, meaning)
-        node = self._make(nodeid, meaning, folder, entry, sight)
+        node = self._make(nodeid, meaning, folder, entry, sight, folders)
         if isinstance(node, Document):
             node.near = Near(folder.tree, position)
         self.inodes.add(node)
         return node
 
-    def _make(self, nodeid: int, meaning: Meaning, folder: Folder, entry: Entry, sight: Sight) -> ContextNode:
+    def _make(
+        self, nodeid: int, meaning: Meaning, folder: Folder, entry: Entry, sight: Sight, folders: int | None = None
+    ) -> ContextNode:
         if meaning.kind in FILES:
             return Document(self, nodeid, meaning)
         if meaning.kind is Kind.LINK:
             return Link(nodeid, folder, entry)
-        return _below(folder, nodeid, meaning.digest, sight, entry.number if sight.is_all else None)
+        return _below(folder, nodeid, meaning.digest, sight, folders)
 
     def let_go(self, node: ContextNode) -> None:
         """The kernel has forgotten a node: should it ask for it all the same, it is made again."""

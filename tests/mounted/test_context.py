@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trio
 
+from fusefs import backing
 from fusefs.context.objects import name_of
 from fusefs.context.trees import digest_of
 from tests.mounted.contexts import NARROW, begun, ended, filled, published, published_view, seen
@@ -249,6 +250,40 @@ def test_what_is_excluded_does_not_exist(daemon: Daemon, org: str, source: Path)
         for folder in (place, *(path for path in place.rglob("*") if path.is_dir())):
             below = sum(path.is_dir() for path in folder.iterdir())
             assert (folder.stat().st_nlink, folder.stat().st_size) == (2 + below, 4096)
+
+
+def listed_after(folder: Path, cookie: int) -> list[tuple[int, str]]:
+    """What getdents64(2) tells of a folder: where a listing goes on after each name, and the name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.lseek(descriptor, cookie, os.SEEK_SET)
+        found: list[tuple[int, str]] = []
+        while some := backing.next_entries(descriptor):
+            found += [(offset, name.decode()) for offset, name in some]
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def test_where_a_listing_goes_on_does_not_tell_what_is_hidden(daemon: Daemon, org: str, source: Path) -> None:
+    filled(source, {f"many/{number:05}.{'key' if number % 3 else 'txt'}": "" for number in range(1500)})
+    filled(source, {f"many/folder {number}/{'a.key' if number % 2 else 'a.txt'}": "" for number in range(100)})
+    published(daemon, org, source)
+    narrow, whole = (Path(begun(daemon, org, agent)["context"]) for agent in ("narrow", "roomy"))
+    expected = sorted(
+        [f"{number:05}.txt" for number in range(0, 1500, 3)] + [f"folder {number}" for number in range(0, 100, 2)]
+    )
+
+    for folder, names in (
+        (narrow, ["guides", "many", "mixed", "top.txt", "void"]),
+        (narrow / "many", expected),
+        (whole / "many", sorted(os.listdir(source / "many"))),
+    ):
+        everything = listed_after(folder, 0)
+        assert everything == list(enumerate([".", "..", *names], 1))
+        for cookie in (1, 2, 3, 4, len(everything) // 2, len(everything) - 1, len(everything), len(everything) + 1):
+            assert listed_after(folder, cookie) == everything[cookie:]
+    assert [path.stat().st_nlink for path in (narrow / "many", whole / "many")] == [2 + 50, 2 + 100]
 
 
 def test_the_same_rule_serves_list_and_read(daemon: Daemon, org: str, source: Path) -> None:
