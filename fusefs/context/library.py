@@ -103,8 +103,8 @@ class Library:
         generation = self._known.get(org, {}).get(number or 0)
         if generation is None:
             return None
-        published_ns = _nanoseconds(generation)
-        return root_folder(self.shelf, nodeid, realm, generation.root, sight, published_ns, parent)
+        number_of_org, published_ns = root_number(generation.org, 0), _nanoseconds(generation)
+        return root_folder(self.shelf, nodeid, realm, number_of_org, generation.root, sight, published_ns, parent)
 
     def turn_ended(self, nodeid: int) -> None:
         """A turn shows nothing of its context any more."""
@@ -184,9 +184,9 @@ class Library:
         edition = self._editions.get(org)
         if edition is None:
             edition = self._editions[org] = Edition(self.shelf, root_number(org, 0), self._shown)
-        place = root_number(org, number)
+        place, realm, published_ns = root_number(org, number), self.shelf.realm, _nanoseconds(generation)
         edition.generations[number] = root_folder(
-            self.shelf, place, self.shelf.realm, generation.root, ALL, _nanoseconds(generation), self._shown
+            self.shelf, place, realm, edition.nodeid, generation.root, ALL, published_ns, self._shown
         )
         edition.newest = max(edition.newest, number)
         self._known.setdefault(org, {})[number] = generation

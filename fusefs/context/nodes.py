@@ -53,7 +53,7 @@ class ContextNode(Node):
 
 
 class Document(ContextNode, File):
-    """A file, wherever it lies: all of the same content, time and mode are one inode."""
+    """A file, wherever it lies: all of an org that have the same content, time and mode are one inode."""
 
     __slots__ = ("_attributes", "digest", "near", "size")
 
@@ -119,13 +119,14 @@ class Link(ContextNode, Symlink):
 class Folder(ContextNode, Directory):
     """A folder of one generation in one place, of which as much is there as may be seen from that place."""
 
-    __slots__ = ("_tree", "digest", "folders", "parent", "published_ns", "root", "sight")
+    __slots__ = ("_tree", "digest", "folders", "org", "parent", "published_ns", "root", "sight")
 
     def __init__(
         self,
         shelf: "Shelf",
         nodeid: int,
         realm: Realm,
+        org: int,
         digest: bytes,
         sight: Sight,
         published_ns: int,
@@ -133,11 +134,12 @@ class Folder(ContextNode, Directory):
         root: int = 0,
         folders: int | None = None,
     ) -> None:
-        """`root` is the number of the place at the top, where that is another one.
+        """`org` is the number of its org's context; `root` that of the place at the top, where that is another one.
 
         `folders`: how many may be seen in this one, where that is known.
         """
         super().__init__(shelf, nodeid, realm)
+        self.org = org
         self.digest = digest
         self.sight = sight
         self.published_ns = published_ns

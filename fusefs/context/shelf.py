@@ -60,7 +60,7 @@ class Shelf:
         Of a folder, `folders` tells how many may be seen in it, where that is known.
         """
         is_file = entry.kind is Kind.FILE or entry.kind is Kind.PROGRAM
-        nodeid = file_number(entry) if is_file else child_number(folder.nodeid, entry)
+        nodeid = file_number(folder.org, entry) if is_file else child_number(folder.nodeid, entry)
         node = self.inodes.at_hand(nodeid)
         if node is not None:
             if folders is not None and isinstance(node, Folder):
@@ -129,13 +129,14 @@ class Shelf:
 
 
 def _below(folder: Folder, nodeid: int, digest: bytes, sight: Sight, folders: int | None) -> Folder:
-    return Folder(folder.shelf, nodeid, folder.realm, digest, sight, folder.published_ns, folder, folder.root, folders)
+    shelf, realm, published_ns = folder.shelf, folder.realm, folder.published_ns
+    return Folder(shelf, nodeid, realm, folder.org, digest, sight, published_ns, folder, folder.root, folders)
 
 
 def root_folder(
-    shelf: Shelf, nodeid: int, realm: Realm, digest: bytes, sight: Sight, published_ns: int, parent: Node
+    shelf: Shelf, nodeid: int, realm: Realm, org: int, digest: bytes, sight: Sight, published_ns: int, parent: Node
 ) -> Folder:
     """A place whose tree is looked at from its top."""
-    folder = Folder(shelf, nodeid, realm, digest, sight, published_ns, parent)
+    folder = Folder(shelf, nodeid, realm, org, digest, sight, published_ns, parent)
     shelf.put(folder)
     return folder

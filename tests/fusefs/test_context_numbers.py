@@ -100,12 +100,12 @@ def test_numbers_tell_apart_what_is_not_the_same() -> None:
     roots = [("acme", 0), ("acme", 1), ("acme 1", 0), ("1 acme", 0)]
 
     numbers = [
-        *map(file_number, files),
+        *(file_number(org, entry) for org in (root_number("acme", 0), root_number("beta", 0)) for entry in files),
         *(child_number(place, entry) for place, entry in children),
         *(root_number(org, generation) for org, generation in roots),
     ]
 
     assert len({*numbers}) == len(numbers)
     assert all(is_of_context(number) and FIRST <= number < 1 << 63 for number in numbers)
-    assert file_number(a._replace(name=b"b")) == file_number(a)
+    assert file_number(7, a._replace(name=b"b")) == file_number(7, a)
     assert not is_of_context(fixed_nodeid(7))

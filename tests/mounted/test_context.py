@@ -1,5 +1,6 @@
 """Contexts on a real mount: published, pinned, rolled back, narrowed, verified."""
 
+import fcntl
 import json
 import os
 import signal
@@ -82,7 +83,7 @@ def test_a_context_is_what_was_published(daemon: Daemon, org: str, source: Path)
     assert (made.files, made.folders) == (11, 8)
 
 
-def test_the_same_file_is_one_inode_whoever_sees_it_where(daemon: Daemon, org: str, source: Path) -> None:
+def test_the_same_file_is_one_inode_whoever_of_an_org_sees_it_where(daemon: Daemon, org: str, source: Path) -> None:
     os.utime(source / "guides/birds/copy.txt", ns=(0, (source / "guides/birds/crow.txt").stat().st_mtime_ns))
     published(daemon, org, source)
     turns = [begun(daemon, org), begun(daemon, org, "narrow"), begun(daemon, org, context_include=["guides"])]
@@ -91,6 +92,24 @@ def test_the_same_file_is_one_inode_whoever_sees_it_where(daemon: Daemon, org: s
     numbers = {(place / "guides/birds" / name).stat().st_ino for place in places for name in ("crow.txt", "copy.txt")}
 
     assert len(numbers) == 1
+
+
+def test_no_inode_is_that_of_two_orgs(daemon: Daemon, org: str, source: Path) -> None:
+    """Else a lock or a watch on it would tell one of the other."""
+    orgs = (org, f"{org} 2")
+    for each in orgs:
+        published(daemon, each, source)
+    turns = [Path(begun(daemon, each)["context"]) for each in orgs]
+
+    first, second = (
+        {path.lstat().st_ino for place in (newest(daemon, each), turn) for path in (place, *place.rglob("*"))}
+        for each, turn in zip(orgs, turns, strict=True)
+    )
+
+    assert first & second == set()
+    with (turns[0] / "top.txt").open("rb") as here, (turns[1] / "top.txt").open("rb") as there:
+        for file in (here, there):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_turn_keeps_the_generation_that_it_began_with(daemon: Daemon, org: str, source: Path) -> None:
