@@ -110,6 +110,9 @@ class FixedDirectory(FixedNode, Directory):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return child, child.attributes()
 
+    def get_xattr(self, name: bytes) -> Value:
+        return super().get_xattr(name) if self.parent is self else self.parent.get_xattr(name)
+
     def listing(self) -> "FixedListing":
         return FixedListing(self)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fusefs.context.numbers import Meaning
 from fusefs.context.reading import Near
 from fusefs.context.trees import Entry, Kind, Tree
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Listing, Node, Realm, Symlink
+from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Listing, Node, Realm, Symlink, Value
 from fusefs.tree import Made
 from policy.refusals import Stale
 from policy.visibility import Sight
@@ -45,7 +45,7 @@ class ContextNode(Node):
     def unused(self) -> None:
         self.shelf.let_go(self)
 
-    def get_xattr(self, name: bytes) -> bytes:
+    def get_xattr(self, name: bytes) -> Value:
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
     def list_xattrs(self) -> list[bytes]:
@@ -170,6 +170,10 @@ class Folder(ContextNode, Directory):
                 node = self.shelf.node(self, position, entry, sight, entry.number if sight.is_all else None)
                 return node, node.attributes()
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def get_xattr(self, name: bytes) -> Value:
+        """What the folder above it answers: at last that of a turn, where it is of one."""
+        return self.parent.get_xattr(name)
 
     def listing(self) -> "FolderListing":
         return FolderListing(self)

@@ -128,6 +128,34 @@ def test_a_turn_keeps_the_generation_that_it_began_with(daemon: Daemon, org: str
     assert seen(Path(second["context"])) == seen(source)
 
 
+def test_folders_of_a_turn_tell_its_figures(daemon: Daemon, org: str, source: Path) -> None:
+    """A file does not: it is the same inode for all turns of an org."""
+    nothing = begun(daemon, org)
+    published(daemon, org, source)
+    turn = begun(daemon, org, context_exclude=["keys"])
+    context = Path(turn["context"])
+
+    for begun_one, places in (
+        (nothing, [Path(nothing["context"])]),
+        (turn, [context, *(path for path in context.rglob("*") if path.is_dir())]),
+    ):
+        usage = os.getxattr(begun_one["workspace"], "user.fusefs.usage")
+        for place in places:
+            assert os.getxattr(place, "user.fusefs.turn").decode() == begun_one["turn"]
+            assert os.getxattr(place, "user.fusefs.usage") == usage
+            assert os.listxattr(place) == []
+    for place, name in (
+        (context, "charged"),
+        (context / "guides", "verdict"),
+        (context / "top.txt", "turn"),
+        (newest(daemon, org), "turn"),
+        (newest(daemon, org) / "guides", "usage"),
+        (daemon.mountpoint, "turn"),
+    ):
+        with pytest.raises(OSError, match="No data available"):
+            os.getxattr(place, f"user.fusefs.{name}")
+
+
 def test_operators_see_the_newest_at_once(daemon: Daemon, org: str, source: Path) -> None:
     published(daemon, org, source)
     place = newest(daemon, org)
