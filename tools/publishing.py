@@ -41,6 +41,7 @@ def publish(
     `repair`: send again whatever the store lacks, also of folders that it has. Raises Unfit, Changed, OSError,
     NotCanonical, ControlError; Refused with status 409 where somebody else has published meanwhile.
     """
+    context_questions.path_of(org)  # what is no org's name is refused before the folder is read
     if base is None:
         base = _newest(client, org)
     cache = StatCache.of(folder)
