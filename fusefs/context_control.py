@@ -18,6 +18,7 @@ from fusefs.context.trees import Entry, Kind
 from fusefs.context_messages import (
     MOST_BYTES,
     MOST_ENTRIES,
+    MOST_OFFSET,
     Damage,
     EntryKind,
     EntryView,
@@ -175,14 +176,15 @@ def _add_looking(app: FastAPI, library: Library, turns: Turns, view: "Views") ->
         generation: Number = None,
         agent: Agent = None,
         turn: Turn = None,
-        offset: Annotated[int, Query(ge=0)] = 0,
+        offset: Annotated[int, Query(ge=0, le=MOST_OFFSET)] = 0,
         bytes: Annotated[int, Query(ge=1, le=MOST_BYTES)] = MOST_BYTES,
     ) -> FileView:
         """A piece of a file, whose content was compared with its digest; `cut` tells whether it goes on."""
         checked = check_path(raw or b"")
         seen = await view(org, generation, agent, turn)
         entry = await _in_thread(library, partial(seen.inspection.file, checked))
-        piece = await piece_of(library.shelf.reading, entry.digest, entry.number, offset, bytes)
+        begin = min(offset, entry.number)
+        piece = await piece_of(library.shelf.reading, entry.digest, entry.number, begin, bytes)
         return FileView(
             org=org,
             generation=seen.generation.number,

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -371,6 +371,32 @@ def test_bounds_are_told_when_they_cut(daemon: Daemon, org: str, source: Path) -
     assert isinstance(content, bytes)
     assert (piece.data, piece.size, piece.cut) == (content[100:1100], len(content), True)
     assert (last.data, last.cut) == (content[-10:], False)
+
+
+@pytest.mark.parametrize("number", [0, -1, 10_001, 1 << 22 | 1, 1 << 63, 10**30])
+def test_what_is_out_of_bounds_is_a_bad_request_that_names_the_bound(
+    daemon: Daemon, org: str, source: Path, number: int
+) -> None:
+    published(daemon, org, source)
+    bounds = {"entries": (1, 10_000), "bytes": (1, 4 << 20), "offset": (0, (1 << 63) - 1)}
+    with Client(daemon.socket) as client:
+        asks: list[tuple[str, Callable[..., Any]]] = [
+            ("entries", partial(client.list_context, org)),
+            ("bytes", partial(client.list_context, org)),
+            ("offset", partial(client.read_context, org, "top.txt")),
+            ("bytes", partial(client.read_context, org, "top.txt")),
+        ]
+        for name, ask in asks:
+            least, most = bounds[name]
+            if least <= number <= most:
+                assert not ask(**{name: number}).cut or name == "bytes"
+                continue
+            with pytest.raises(Refused, match=f"{name}: .* {least if number < least else most}$") as refused:
+                ask(**{name: number})
+            assert refused.value.problem.status == 400
+        assert client.read_context(org, "top.txt", offset=(1 << 63) - 1).data == b""
+        with pytest.raises(Refused, match=f"no generation {10**30} of"):
+            client.read_context(org, "top.txt", whose=Whose(generation=10**30))
 
 
 def test_the_trio_client_has_the_same(daemon: Daemon, org: str, source: Path) -> None:
