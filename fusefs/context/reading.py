@@ -167,6 +167,7 @@ class Reading:
     def _read_ahead(self, near: "Near") -> None:
         """Have threads read the files that come next in a folder, as far as that is not done yet."""
         tree = near.tree
+        itself = tree[near.position].digest  # another of the same content: what goes wrong with it is to be told
         until = min(near.position + AHEAD, len(tree))
         entries = [tree[at] for at in range(tree.ahead, until)]
         tree.ahead = max(tree.ahead, until)
@@ -174,6 +175,7 @@ class Reading:
             (entry.digest, entry.number)
             for entry in entries
             if entry.kind in FILES
+            and entry.digest != itself
             and entry.number <= AHEAD_BYTES
             and entry.digest not in self._open
             and entry.digest not in self._pending

@@ -585,6 +585,34 @@ def test_what_is_changed_after_it_was_read_is_never_read_wrong(source: Path) -> 
         os.close(held)
 
 
+def test_a_damaged_file_before_another_of_its_content_is_eio_at_once(source: Path) -> None:
+    """What is read ahead of it is the same content again, whose damage nobody would be told."""
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        damage(daemon, b"a crow")
+        done = subprocess.run(
+            ["cat", newest(daemon, "acme") / "guides/birds/copy.txt"], capture_output=True, timeout=10
+        )
+
+        assert b"Input/output error" in done.stderr
+
+
+def test_what_cannot_be_read_is_named_with_its_path(source: Path) -> None:
+    """Of a folder on a disk that fails: here that of a context in which files are damaged."""
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        for content in (b"a crow", b"top"):
+            damage(daemon, content)
+
+        done = daemon.fusefs("context", "publish", "other", newest(daemon, "acme"))
+
+        assert (done.returncode, done.stdout) == (4, "")
+        named = [f"{path} cannot be read: Input/output error" for path in ("guides/birds/copy.txt", "top.txt")]
+        assert [line for line in named if line not in done.stderr.splitlines()] == []
+        with Client(daemon.socket) as client, pytest.raises(Refused, match="no context of other"):
+            client.list_context("other")
+
+
 def test_what_is_touched_only_is_compared_again_and_read_on(source: Path) -> None:
     """A backup that makes hard links changes the times of all that is kept."""
     with running_daemon(NARROW) as daemon:
