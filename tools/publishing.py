@@ -3,7 +3,6 @@
 The daemon never reads the folder itself: it has more rights than whoever publishes. It checks all that it is sent.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -132,10 +131,8 @@ def _file(survey: Survey, digest: bytes) -> Sent:
     place, seen = survey.files[digest]
 
     def pieces() -> Iterator[bytes]:
-        with os.fdopen(survey.open(place, seen), "rb") as file:
-            yield b"f" + seen.signature.size.to_bytes(8, "little")
-            while piece := file.read(1 << 18):
-                yield piece
+        yield b"f" + seen.signature.size.to_bytes(8, "little")
+        yield from survey.read(place, seen)
 
     return seen.signature.size, pieces
 
