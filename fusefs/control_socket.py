@@ -31,7 +31,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fusefs import logs, problems, unread
+from fusefs import logs, private, problems, unread
 from fusefs.underway import Underway
 
 log = logging.getLogger(__name__)
@@ -225,7 +225,7 @@ def listening(path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
     Raises SocketUnusable where another daemon answers there, or the socket cannot be made.
     """
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        private.make_folder(path.parent, 0o755)
         _remove_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:

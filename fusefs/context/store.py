@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from fusefs import private
 from fusefs.context import trees
 from fusefs.context.objects import FILES, FOLDERS, INCOMING, Damaged, Objects, name_of
 from fusefs.context.trees import Below, Kind
@@ -30,7 +31,8 @@ class Store(Objects):
     def __init__(self, folder: Path) -> None:
         """Raises OSError."""
         for name in (FILES, FOLDERS, INCOMING):
-            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(folder / name)
+        private.keep(folder, private.FOLDER)
         super().__init__(folder)
         self._folder = folder
         self._known: dict[bytes, Below] = {}
