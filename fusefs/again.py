@@ -2,10 +2,8 @@
 
 from typing import Protocol
 
-from pyfuse3 import EntryAttributes, FileInfo, RequestContext
-
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Node
+from fusefs.nodes import Attributes, Caller, Handle, Node
 
 
 class Serving(Protocol):
@@ -15,69 +13,35 @@ class Serving(Protocol):
     def inodes(self) -> Inodes:
         """The nodes that the kernel knows."""
 
-    def found(self, node: Node, st: Attributes) -> EntryAttributes:
+    def found(self, node: Node, st: Attributes) -> bytes:
         """Answer with an entry."""
 
-    def opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
+    def opened(self, handle: Handle, nodeid: int, flags: int, caller: Caller) -> bytes:
         """Answer with an open file."""
 
 
-def mknod(
-    operations: Serving,
-    parent: int,
-    name: bytes,
-    mode: int,
-    rdev: int,
-    ctx: RequestContext,
-) -> EntryAttributes:
-    return operations.found(*operations.inodes.writable_directory(parent).made_before(name, mode, ctx))
+def mknod(operations: Serving, parent: int, name: bytes, mode: int, caller: Caller) -> bytes:
+    return operations.found(*operations.inodes.writable_directory(parent).made_before(name, mode, caller))
 
 
-def mkdir(
-    operations: Serving,
-    parent: int,
-    name: bytes,
-    mode: int,
-    ctx: RequestContext,
-) -> EntryAttributes:
-    return operations.found(*operations.inodes.writable_directory(parent).made_before(name, 0, ctx))
+def mkdir(operations: Serving, parent: int, name: bytes, mode: int, caller: Caller) -> bytes:
+    return operations.found(*operations.inodes.writable_directory(parent).made_before(name, 0, caller))
 
 
-def symlink(
-    operations: Serving,
-    parent: int,
-    name: bytes,
-    target: bytes,
-    ctx: RequestContext,
-) -> EntryAttributes:
-    return operations.found(*operations.inodes.writable_directory(parent).made_before(name, 0, ctx))
+def symlink(operations: Serving, parent: int, name: bytes, target: bytes, caller: Caller) -> bytes:
+    return operations.found(*operations.inodes.writable_directory(parent).made_before(name, 0, caller))
 
 
-def link(
-    operations: Serving,
-    nodeid: int,
-    parent: int,
-    name: bytes,
-    ctx: RequestContext,
-) -> EntryAttributes:
+def link(operations: Serving, nodeid: int, parent: int, name: bytes) -> bytes:
     return operations.found(*operations.inodes.directory(parent).lookup(name))
 
 
-def create(
-    operations: Serving,
-    parent: int,
-    name: bytes,
-    mode: int,
-    flags: int,
-    ctx: RequestContext,
-) -> tuple[FileInfo, EntryAttributes]:
-    node, st = operations.inodes.writable_directory(parent).made_before(name, mode, ctx)
-    handle = operations.inodes.writable_file(node.nodeid).open_for(flags, ctx)
-    return operations.opened(handle, node.nodeid, flags, ctx), operations.found(node, st)
+def create(operations: Serving, parent: int, name: bytes, mode: int, flags: int, caller: Caller) -> bytes:
+    node, st = operations.inodes.writable_directory(parent).made_before(name, mode, caller)
+    handle = operations.inodes.writable_file(node.nodeid).open_for(flags, caller)
+    opened = operations.opened(handle, node.nodeid, flags, caller)
+    return operations.found(node, st) + opened
 
 
-def nothing(
-    operations: Serving,
-    *_: object,
-) -> None:
-    return None
+def nothing(operations: Serving, *_: object) -> bytes:
+    return b""

@@ -14,10 +14,9 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
-import pyfuse3
 import trio
 
-from fusefs import __version__, backing, control_operators, requests, session, space, status, tombstones
+from fusefs import __version__, backing, control_operators, session, space, status, tombstones
 from fusefs.accounts import Accounts
 from fusefs.calls import Calls
 from fusefs.context import opening
@@ -39,10 +38,13 @@ from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.messages import DaemonInfo
 from fusefs.metrics import Metrics
+from fusefs.notifications import Notifications
 from fusefs.operation_log import OperationLog
 from fusefs.operation_records import OperationRecords
 from fusefs.operations import Operations
 from fusefs.reloading import reload
+from fusefs.requests import DeviceWaiter
+from fusefs.serving import Serving
 from fusefs.settings import Settings
 from fusefs.surfaces import Surfaces
 from fusefs.table import Kind, Table
@@ -59,13 +61,6 @@ from policy.retention import Retention
 log = logging.getLogger(__name__)
 
 WANTED_DESCRIPTORS = 1 << 20
-CONCURRENT_REQUESTS = 4096
-"""Requests that may wait for a disk, or for others that do, at once; more wait in the kernel, of whichever turn.
-
-Each takes a task while it waits, and the memory that its own request fills.
-"""
-IDLE_TASKS = 8
-"""Tasks that wait for a request, once there were so many: to end one and start it again costs more than an fsync."""
 CONTROL_DRAIN_S = 2.0
 """How long a worker that makes way goes on, for what it has read from the control socket."""
 DRAIN_S = 1.0
@@ -141,13 +136,16 @@ async def _serve(
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
-    surfaces = Surfaces(shared, operations, operators)
+    notifications = Notifications(kernel.device)
+    surfaces = Surfaces(shared, operations, notifications, operators)
     retention = Retention(configuration.context_generations, configuration.context_retention_days)
     info = partial(_info, settings, inherited, shared.careful, time.monotonic())
     async with trio.open_nursery() as nursery:
         layout = Layout(settings.state)
         memory, shown = shared.table.contexts(), surfaces.context
-        library = opening.library(contexts, inodes, memory, shared.reader, shown, events, done, retention, nursery)
+        library = opening.library(
+            contexts, inodes, memory, shared.reader, shown, notifications, events, done, retention, nursery
+        )
         tell_refusal = refused.send_nowait
         turns = Turns(
             settings.deployment, layout, journal, accounts, surfaces, events, done, tell_refusal, nursery, library
@@ -159,7 +157,7 @@ async def _serve(
         turns.take_stock()
         for node in status.publish(surfaces.status, operators, turns, accounts, events, info):
             inodes.add(node)
-        taking = Taking(layout.kept, journal, events, shared.court)
+        taking = Taking(layout.kept, journal, events, shared.court, notifications)
         spared = frozenset({1, os.getpid(), os.getppid()})
         calls = Calls(journal, events, nursery, taking, turns.workspace_of, _marks(settings, kernel), spared)
         lives = Lives(turns, calls, HandedOver(journal, taking, turns), events, nursery)
@@ -180,21 +178,25 @@ async def _serve(
         ending = Ending()
         nursery.start_soon(settle, turns, watch, nursery)
         if inherited.resumed:
-            nursery.start_soon(look_what_is_forgotten, inodes, kernel.device)
+            nursery.start_soon(look_what_is_forgotten, inodes, notifications, kernel.device)
+            nursery.start_soon(surfaces.tell_kernel_begun)
         nursery.start_soon(events.keep)
         nursery.start_soon(done.keep)
         nursery.start_soon(done.sweep)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)
-        waiter = _hand_over(inherited, operations, shared.table, watch)
-        nursery.start_soon(_end_on_signal, kernel, waiter, underway, ending, complaint.give_up)
+        waiter = DeviceWaiter(kernel.device, watch.rouse, operations.awaits_threads)
+        serving = Serving(kernel, operations, waiter, shared.table.told)
+        nursery.start_soon(_end_on_signal, kernel, serving, underway, ending, complaint.give_up)
         _tell_of_loss(events, inherited)
         _tame_collector()
         if kernel.resends:  # else nothing is gained by another worker, but what programs have open is lost
             watch.start()
         ready(info())
-        await pyfuse3.main(IDLE_TASKS, CONCURRENT_REQUESTS)
+        if inherited.resumed and kernel.resends:
+            session.ask_again(kernel.device)
+        await serving.run()
         nursery.cancel_scope.cancel()
     if ending.replaced:
         raise Replaced
@@ -240,22 +242,6 @@ async def _beat(table: Table, every_s: float) -> None:
         await trio.sleep(every_s)
 
 
-def _hand_over(inherited: Inherited, operations: Operations, table: Table, watch: Watch) -> requests.DeviceWaiter:
-    """Let pyfuse3 serve the session that the supervisor has begun; answers what waits for its requests."""
-    handover = session.Handover()
-    device = inherited.kernel.device
-
-    def adopt() -> None:
-        handover.adopt(device)
-        if inherited.resumed and inherited.kernel.resends:
-            session.ask_again(device)
-
-    waiter = requests.DeviceWaiter(adopt, watch.rouse, operations.awaits_threads)
-    vars(pyfuse3)["trio"] = requests.stand_in(waiter.wait, table.told)
-    pyfuse3.init(operations, handover.mountpoint, {"fsname=fusefs"})
-    return waiter
-
-
 def _tame_collector() -> None:
     """Nodes and handles are freed by count; what lives long is many and never garbage, so look for cycles rarely."""
     gc.freeze()
@@ -288,7 +274,7 @@ def _info(settings: Settings, inherited: Inherited, careful: Sized, started: flo
 
 async def _end_on_signal(
     kernel: session.Session,
-    waiter: requests.DeviceWaiter,
+    serving: Serving,
     underway: Underway,
     ending: Ending,
     give_up: Callable[[], None],
@@ -303,8 +289,7 @@ async def _end_on_signal(
             if number == signal.SIGUSR1:
                 ending.replaced = True
                 await underway.drain(CONTROL_DRAIN_S)
-                waiter.close()
-                pyfuse3.terminate()
+                serving.stop()
                 if kernel.resends:
                     await trio.sleep(DRAIN_S)
                     give_up()
@@ -315,7 +300,7 @@ async def _end_on_signal(
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     log.warning("cannot unmount: %s", error)
-                pyfuse3.terminate()
+                serving.stop()
 
 
 def _raise_descriptor_limit() -> int:

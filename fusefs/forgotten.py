@@ -10,14 +10,14 @@ import select
 
 import trio
 
-from fusefs import notifications
 from fusefs.inodes import UNCOUNTED, Inodes
+from fusefs.notifications import Notifications
 
 AT_MOST = 256
 """Inodes that the kernel is asked about at a time."""
 
 
-async def look(inodes: Inodes, device: int) -> None:
+async def look(inodes: Inodes, notifications: Notifications, device: int) -> None:
     """Let go of inodes without a name that an earlier worker has counted lookups of, and the kernel has forgotten."""
     kept = [node for node in inodes.kept() if node.lookups >= UNCOUNTED and node.realm.careful is None][:AT_MOST]
     if not kept:

@@ -1,14 +1,13 @@
-"""Open files and directories, by the number that the kernel knows them by."""
+"""Open files, by the number that the kernel knows them by."""
 
 import errno
 import logging
 import os
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
 
 from fusefs import table
-from fusefs.nodes import Caller, Handle, Listing, Realm
+from fusefs.nodes import Caller, Handle, Realm
 from policy.refusals import Refusal, Stale, TurnEnded
 
 log = logging.getLogger(__name__)
@@ -19,22 +18,19 @@ RESENT_WITHIN_S = 2.0
 OWN_NUMBERS = 1 << 62
 """Numbers from here on are nodeids, of what keeps nothing (Handle.number); the table gives out smaller ones."""
 
-Opened = TypeVar("Opened", Handle, Listing)
 
-
-class Handles(Generic[Opened]):
-    """Open files, or open directories, by number; each is put down in the table, for the next worker.
+class Handles:
+    """Open files, by number; each is put down in the table, for the next worker.
 
     What a worker had opened without telling the kernel its number before it ended, is opened again when the request
     is sent again. Then the first number means nothing to anybody, and is released.
     """
 
-    def __init__(self, kind: table.Kind, remembered: table.Table, reopen: Callable[[table.Opened], Opened]) -> None:
-        self._opened: dict[int, Opened] = {}
+    def __init__(self, remembered: table.Table, reopen: Callable[[table.Opened], Handle]) -> None:
+        self._opened: dict[int, Handle] = {}
         self._left: dict[int, table.Opened] = {}
         self._left_on: dict[int, list[table.Opened]] = {}
-        self._reopen: Callable[[table.Opened], Opened] = reopen
-        self._kind = kind
+        self._reopen = reopen
         self._table = remembered
         self._untold: table.Opened | None = None
         self._until = 0.0
@@ -42,14 +38,14 @@ class Handles(Generic[Opened]):
     def __len__(self) -> int:
         return len(self._opened)
 
-    def add(self, opened: Opened, nodeid: int, flags: int, caller: Caller) -> int:
+    def add(self, opened: Handle, nodeid: int, flags: int, caller: Caller) -> int:
         """Its number. Raises OSError ENFILE where its realm has too many open."""
         if opened.number:
             return opened.number
         try:
             if opened.realm.opened >= opened.realm.most_opened:
                 raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
-            number = self._table.add(self._kind, nodeid, flags, caller.uid, caller.gid, caller.pid)
+            number = self._table.add(table.Kind.FILE, nodeid, flags, caller.uid, caller.gid, caller.pid)
         except OSError:
             opened.release()
             raise
@@ -65,7 +61,7 @@ class Handles(Generic[Opened]):
             self._untold = None
             self.release(untold.number)
 
-    def _keep(self, number: int, opened: Opened) -> None:
+    def _keep(self, number: int, opened: Handle) -> None:
         self._opened[number] = opened
         opened.realm.opened += 1
 
@@ -73,7 +69,7 @@ class Handles(Generic[Opened]):
         """Learn what an earlier worker had open; each is opened again when its inode is found again."""
         untold = self._table.untold()
         self._until = time.monotonic() + RESENT_WITHIN_S
-        for left in self._table.opened(self._kind):
+        for left in self._table.opened(table.Kind.FILE):
             self._left[left.number] = left
             self._left_on.setdefault(left.nodeid, []).append(left)
             if left.number == untold:
@@ -87,7 +83,7 @@ class Handles(Generic[Opened]):
             try:
                 opened = self._reopen(left)
             except (OSError, Refusal) as error:
-                log.warning("%s %d of inode %d is stale: %s", self._kind.name, left.number, left.nodeid, error)
+                log.warning("file %d of inode %d is stale: %s", left.number, left.nodeid, error)
                 self._left.pop(left.number, None)
                 self._table.remove(left.number)
                 continue
@@ -101,7 +97,7 @@ class Handles(Generic[Opened]):
         """The inodes that an earlier worker had something open on which is not open again."""
         return list(self._left_on)
 
-    def live(self, number: int) -> Opened:
+    def live(self, number: int) -> Handle:
         """The open file of this number. Raises Stale, or TurnEnded."""
         opened = self._opened.get(number)
         if opened is None:
@@ -112,7 +108,7 @@ class Handles(Generic[Opened]):
         realm.operations += 1
         return opened
 
-    def _left_open(self, number: int) -> Opened:
+    def _left_open(self, number: int) -> Handle:
         if number >= OWN_NUMBERS:
             return self._reopen(self._of_number(number))
         left = self._left.get(number)
@@ -124,7 +120,7 @@ class Handles(Generic[Opened]):
         return opened
 
     def _of_number(self, number: int) -> table.Opened:
-        return table.Opened(number, nodeid=number, flags=os.O_RDONLY, uid=0, gid=0, pid=0, kind=self._kind)
+        return table.Opened(number, nodeid=number, flags=os.O_RDONLY, uid=0, gid=0, pid=0, kind=table.Kind.FILE)
 
     def realm(self, number: int) -> Realm | None:
         """Where the open file of this number belongs; None where there is none."""

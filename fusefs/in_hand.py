@@ -37,10 +37,13 @@ class InHand:
         """An operation is about to be applied."""
         self._table.take_in_hand(marshal.dumps(operation), self.place)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether an earlier worker has left any that was not asked about yet."""
+        return bool(self._left)
+
     def left(self, operation: Operation) -> Operation | None:
         """What an earlier worker had put down of this operation, once; None where it was another, or none."""
-        if not self._left:
-            return None
         left = next((left for left in self._left if left[: len(operation)] == operation), None)
         if left is None:
             return None

@@ -38,8 +38,6 @@ class Served(Protocol):
     @property
     def files(self) -> Sized: ...
     @property
-    def listings(self) -> Sized: ...
-    @property
     def inodes(self) -> Sized: ...
 
 
@@ -122,7 +120,6 @@ class Metrics(Collector):
         yield CounterMetricFamily("fusefs_read_bytes", "Bytes that programs have read.", recorder.read_bytes)
         yield CounterMetricFamily("fusefs_written_bytes", "Bytes that programs have written.", recorder.written_bytes)
         yield GaugeMetricFamily("fusefs_open_files", "Open files.", len(served.files))
-        yield GaugeMetricFamily("fusefs_open_folders", "Open folders.", len(served.listings))
         yield GaugeMetricFamily("fusefs_known_inodes", "Inodes that the kernel knows.", len(served.inodes))
         limiters = (turn.workspace.waits for turn in self._living.live())
         waits = [limiter.statistics() for limiter in limiters if limiter is not None]

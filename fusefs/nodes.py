@@ -72,6 +72,11 @@ class Change(NamedTuple):
     mtime_ns: int | None = None
 
 
+NOTHING = Change()
+
+Data = bytes | memoryview
+"""Bytes of a file. A view is valid until the next request is read, or the next file."""
+
 Value = bytes | Callable[[], Awaitable[bytes]]
 """The value of an attribute, or what finds it out."""
 
@@ -86,7 +91,16 @@ class Realm:
 
     root_nodeid = 0
     """The nodeid of a turn's root; 0 for the fixed part."""
-    __slots__ = ("careful", "ended", "most_opened", "opened", "operations", "read_bytes", "waits", "written_bytes")
+    __slots__ = (
+        "careful",
+        "ended",
+        "most_opened",
+        "opened",
+        "operations",
+        "read_bytes",
+        "waits",
+        "written_bytes",
+    )
 
     def __init__(self, most_opened: int = 1 << 16, waits: "trio.CapacityLimiter | None" = None) -> None:
         self.careful: Careful | None = None
@@ -105,6 +119,8 @@ class Handle(metaclass=Capability):
     __slots__ = ()
     realm: Realm
     cached = True
+    minds_close = False
+    """Whether close(2) is to ask it, and wait for its answer (`flush`)."""
     number = 0
     """Its file handle, where it keeps nothing that is not known by that number alone: the nodeid of its node."""
 
@@ -137,8 +153,8 @@ class WritableHandle(Handle):
     __slots__ = ()
 
     @abstractmethod
-    def write(self, offset: int, data: bytes) -> int:
-        """Write what fits, at least one byte, and return how much that was. Raises LimitReached where nothing fits."""
+    def write(self, offset: int, data: Data, at_least: int) -> int:
+        """Write what fits, and return how many bytes that was. Raises LimitReached where fewer than `at_least` fit."""
 
     @abstractmethod
     def sync(self, data_only: bool) -> Callable[[], None]:
@@ -158,25 +174,6 @@ class Listed(NamedTuple):
     attributes: Attributes
 
 
-class Listing(metaclass=Capability):
-    """An open directory. Its cookies stay right while entries come and go. `number` is as that of a Handle."""
-
-    __slots__ = ()
-    realm: Realm
-    number = 0
-
-    @abstractmethod
-    def entries(self, cookie: int) -> Iterator[Listed]:
-        """The entries after `cookie`; 0 starts anew."""
-
-    @abstractmethod
-    def sync(self) -> Callable[[], None]:
-        """A call that makes the directory durable, for a worker thread."""
-
-    def release(self) -> None:
-        """The directory was closed."""
-
-
 class Node(metaclass=Capability):
     """What an inode stands for. `lookups` is the kernel's lookup count of it."""
 
@@ -184,7 +181,7 @@ class Node(metaclass=Capability):
     nodeid: int
     lookups: int
     realm: Realm
-    timeout_s = 86_400.0
+    timeout_s = 86_400
     """How long the kernel may cache attributes and entry; whatever changes behind its back is invalidated."""
 
     @abstractmethod
@@ -214,7 +211,8 @@ class WritableNode(Node):
         """Apply what setattr asks for; answers the attributes afterwards."""
 
     @abstractmethod
-    def set_xattr(self, name: bytes, value: bytes) -> None: ...
+    def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
+        """`flags` are setxattr(2)'s. Raises FileExistsError, or OSError ENODATA, as these say."""
 
     @abstractmethod
     def remove_xattr(self, name: bytes) -> None: ...
@@ -262,7 +260,12 @@ class Directory(Node):
         """Raises FileNotFoundError."""
 
     @abstractmethod
-    def listing(self) -> Listing: ...
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        """The entries after `cookie`, which 0 comes before. Cookies stay right while entries come and go."""
+
+    @abstractmethod
+    def sync(self) -> Callable[[], None]:
+        """A call that makes the directory durable, for a worker thread."""
 
     forgets_missing_names = False
     """Whether the kernel must ask again for a name that did not exist."""

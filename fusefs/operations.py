@@ -1,6 +1,6 @@
-"""pyfuse3's requests in, replies out: find the node or handle, call it, translate what it answers or raises.
+"""What is done about each kind of request: find the node or the open file, call it, say what it answers.
 
-No rule and no file is known here. A changing handler runs from start to end without awaiting anything, so nothing
+No rule and no file is known here. A changing method runs from start to end without awaiting anything, so nothing
 else sees a half-made change.
 """
 
@@ -10,47 +10,45 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
-import pyfuse3
 import trio
-from pyfuse3 import EntryAttributes, FileInfo, RequestContext, SetattrFields, StatvfsData
 
-from fusefs import again
-from fusefs.answers import change, entry, missing
+from fusefs import again, answers
+from fusefs.answers import Space
 from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
-from fusefs.handlers import changing, file_handler, handler, listing_handler, waiting_handler
+from fusefs.handlers import Later, Reply, changing, file_handler, handler, mindful_handler, of_file
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Handle, Listing, Node, Realm, Value, WritableHandle
+from fusefs.nodes import Attributes, Caller, Change, Handle, Node, Realm, WritableHandle
 from fusefs.recorder import Recorder
-from fusefs.table import Kind, Opened, Table
+from fusefs.table import Opened, Table
 from policy.refusals import ReadOnly
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
-Space = Callable[[int], StatvfsData]
-"""What df is told by a process id."""
-
-Data = TypeVar("Data", bytes, memoryview, bytes | memoryview)
-
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
+_DONE = b""
+_DOTS = (b".", b"..")
 
 
-class Operations(pyfuse3.Operations):
-    """The handlers. `files` and `listings` are what is open; `careful` the turns that are; `space` answers statfs."""
+class Operations:
+    """The handlers. `files` are those that are open; `careful` the turns that are.
 
-    supports_dot_lookup = False
-    enable_writeback_cache = False  # with it a write past a limit would succeed, and close tell EIO
+    `space` answers statfs(2) by the number of the process that asks.
+    """
 
     def __init__(
-        self, inodes: Inodes, remembered: Table, in_hand: InHand, careful: Collection[Careful], space: Space
+        self,
+        inodes: Inodes,
+        remembered: Table,
+        in_hand: InHand,
+        careful: Collection[Careful],
+        space: Callable[[int], Space],
     ) -> None:
-        super().__init__()
-        self.files: Handles[Handle] = Handles(Kind.FILE, remembered, self._reopened)
-        self.listings: Handles[Listing] = Handles(Kind.DIRECTORY, remembered, self._listed_again)
+        self.files = Handles(remembered, self._reopened)
         self.inodes = inodes
         self.in_hand = in_hand
         self.careful = careful
@@ -74,22 +72,19 @@ class Operations(pyfuse3.Operations):
 
     def resume(self) -> None:
         """Take over what the kernel has open from an earlier worker, as far as its inodes are at hand."""
-        for handles in (self.files, self.listings):
-            handles.resume()
-            for nodeid in handles.left_on():
-                if self.inodes.at_hand(nodeid) is not None:
-                    handles.reopen(nodeid)
+        self.files.resume()
+        for nodeid in self.files.left_on():
+            if self.inodes.at_hand(nodeid) is not None:
+                self.files.reopen(nodeid)
 
     def resume_rest(self) -> None:
         """All that is there was found: what is still left is stale."""
-        for handles in (self.files, self.listings):
-            for nodeid in handles.left_on():
-                handles.reopen(nodeid)
+        for nodeid in self.files.left_on():
+            self.files.reopen(nodeid)
 
     def found_again(self, nodeid: int) -> None:
         """An inode that an earlier worker knew is known again: open again what the kernel has open on it."""
         self.files.reopen(nodeid)
-        self.listings.reopen(nodeid)
 
     def _reopened(self, opened: Opened) -> Handle:
         flags = opened.flags & ~os.O_TRUNC
@@ -97,24 +92,22 @@ class Operations(pyfuse3.Operations):
             return self.inodes.writable_file(opened.nodeid).reopen_for(flags, opened)
         return self.inodes.file(opened.nodeid).open()
 
-    def _listed_again(self, opened: Opened) -> Listing:
-        return self.inodes.directory(opened.nodeid).listing()
-
-    def found(self, node: Node, st: Attributes) -> EntryAttributes:
+    def found(self, node: Node, st: Attributes) -> bytes:
         """Answer with an entry, which the kernel counts as a lookup of its node."""
         node.lookups += 1
-        return entry(node, st)
+        return answers.entry(node, st)
 
     @handler
-    def lookup(self, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+    def lookup(self, parent: int, name: bytes) -> bytes:
         directory = self.inodes.directory(parent)
         try:
             return self.found(*directory.lookup(name))
         except FileNotFoundError:
-            return missing(directory)
+            return answers.missing(directory)
 
-    async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
-        for nodeid, count in inode_list:
+    @mindful_handler
+    def forget(self, forgotten: Sequence[tuple[int, int]]) -> None:
+        for nodeid, count in forgotten:
             try:
                 self._forget(nodeid, count)
             except Exception:
@@ -133,197 +126,208 @@ class Operations(pyfuse3.Operations):
             node.realm.careful.put_off(partial(self.inodes.forget, nodeid, count))
 
     @handler
-    def getattr(self, nodeid: int, ctx: RequestContext) -> EntryAttributes:
+    def getattr(self, nodeid: int) -> bytes:
         node = self.inodes.live(nodeid)
-        return entry(node, node.attributes())
+        return answers.attributes(node, node.attributes())
 
     @handler
-    def setattr(
-        self, nodeid: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
-    ) -> EntryAttributes:
+    def setattr(self, nodeid: int, change: Change, fh: int | None, caller: Caller) -> bytes:
         node = self.inodes.writable(nodeid)
         handle = None if fh is None else self.files.live(fh)
-        return entry(node, node.change(change(attr, fields), ctx, handle))
+        return answers.attributes(node, node.change(change, caller, handle))
 
     @handler
-    def readlink(self, nodeid: int, ctx: RequestContext) -> bytes:
+    def readlink(self, nodeid: int) -> bytes:
         return self.inodes.symlink(nodeid).target()
 
     @changing(2, again.mknod)
-    def mknod(self, parent: int, name: bytes, mode: int, rdev: int, ctx: RequestContext) -> EntryAttributes:
-        return self.found(*self.inodes.writable_directory(parent).mknod(name, mode, ctx))
+    def mknod(self, parent: int, name: bytes, mode: int, caller: Caller) -> bytes:
+        return self.found(*self.inodes.writable_directory(parent).mknod(name, mode, caller))
 
     @changing(2, again.mkdir)
-    def mkdir(self, parent: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        return self.found(*self.inodes.writable_directory(parent).mkdir(name, mode, ctx))
+    def mkdir(self, parent: int, name: bytes, mode: int, caller: Caller) -> bytes:
+        return self.found(*self.inodes.writable_directory(parent).mkdir(name, mode, caller))
 
     @changing(2, again.symlink)
-    def symlink(self, parent: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
-        return self.found(*self.inodes.writable_directory(parent).symlink(name, target, ctx))
+    def symlink(self, parent: int, name: bytes, target: bytes, caller: Caller) -> bytes:
+        return self.found(*self.inodes.writable_directory(parent).symlink(name, target, caller))
 
     @changing(3, again.link)
-    def link(self, nodeid: int, parent: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+    def link(self, nodeid: int, parent: int, name: bytes) -> bytes:
         node = self.inodes.live(nodeid)
         return self.found(*self.inodes.writable_directory(parent).link(node, name))
 
     @changing(2, again.nothing)
-    def unlink(self, parent: int, name: bytes, ctx: RequestContext) -> None:
+    def unlink(self, parent: int, name: bytes) -> bytes:
         self.inodes.writable_directory(parent).unlink(name)
+        return _DONE
 
     @changing(2, again.nothing)
-    def rmdir(self, parent: int, name: bytes, ctx: RequestContext) -> None:
+    def rmdir(self, parent: int, name: bytes) -> bytes:
         self.inodes.writable_directory(parent).rmdir(name)
+        return _DONE
 
     @changing(5, again.nothing)
-    def rename(
-        self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int, ctx: RequestContext
-    ) -> None:
+    def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> bytes:
         directory = self.inodes.writable_directory(parent)
         if flags & RENAME_EXCHANGE:  # made twice it would be undone: which file it was tells whether it was made
             mark = directory.lookup(name)[0].nodeid
             self.in_hand.take(("rename", parent, name, new_parent, new_name, flags, mark))
         directory.rename(name, self.inodes.writable_directory(new_parent), new_name, flags)
+        return _DONE
 
     @changing(2, again.create)
-    def create(
-        self, parent: int, name: bytes, mode: int, flags: int, ctx: RequestContext
-    ) -> tuple[FileInfo, EntryAttributes]:
+    def create(self, parent: int, name: bytes, mode: int, flags: int, caller: Caller) -> bytes:
         directory = self.inodes.writable_directory(parent)
-        node, st, handle = directory.create(name, flags, mode, ctx)
-        return self.opened(handle, node.nodeid, flags, ctx), self.found(node, st)
+        node, st, handle = directory.create(name, flags, mode, caller)
+        opened = self.opened(handle, node.nodeid, flags, caller)
+        return self.found(node, st) + opened
 
     @handler
-    def open(self, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
+    def open(self, nodeid: int, flags: int, caller: Caller) -> bytes:
         if flags & _WRITING:
-            return self.opened(self.inodes.writable_file(nodeid).open_for(flags, ctx), nodeid, flags, ctx)
-        return self.opened(self.inodes.file(nodeid).open(), nodeid, flags, ctx)
+            return self.opened(self.inodes.writable_file(nodeid).open_for(flags, caller), nodeid, flags, caller)
+        return self.opened(self.inodes.file(nodeid).open(), nodeid, flags, caller)
 
-    def opened(self, handle: Handle, nodeid: int, flags: int, ctx: RequestContext) -> FileInfo:
-        number = self.files.add(handle, nodeid, flags, ctx)
-        return FileInfo(number, not handle.cached, handle.cached)
+    def opened(self, handle: Handle, nodeid: int, flags: int, caller: Caller) -> bytes:
+        """Answer with an open file."""
+        return answers.opened(self.files.add(handle, nodeid, flags, caller), handle)
 
-    # What an earlier worker had open is found again as an operation of its turn: that one's names may not be read yet.
+    @mindful_handler
+    def read(self, fh: int, offset: int, size: int) -> Reply | Later[Reply]:
+        if self.careful:
+            return Later(partial(self._read_carefully, fh, offset, size))
+        handle = self.files.live(fh)
+        try:
+            return self._counted(handle.realm, handle.read(offset, size))
+        except BlockingIOError:
+            return Later(partial(self._read_waiting, handle, offset, size))
 
-    async def _file(self, fh: int) -> Handle:
-        return self.files.live(fh) if self.files.realm(fh) is not None else await self._find_file(fh)
+    async def _read_carefully(self, fh: int, offset: int, size: int) -> Reply:
+        return await self._read_waiting(await self._file(fh), offset, size)
 
-    async def _listing(self, fh: int) -> Listing:
-        return self.listings.live(fh) if self.listings.realm(fh) is not None else await self._find_listing(fh)
-
-    @file_handler
-    def _find_file(self, fh: int) -> Handle:
-        return self.files.live(fh)
-
-    @listing_handler
-    def _find_listing(self, fh: int) -> Listing:
-        return self.listings.live(fh)
-
-    @waiting_handler
-    async def read(  # type: ignore[override]  # pyfuse3 takes any contiguous buffer
-        self, fh: int, offset: int, size: int
-    ) -> bytes | memoryview:
-        handle = self.files.live(fh) if not self.careful else await self._file(fh)
+    async def _read_waiting(self, handle: Handle, offset: int, size: int) -> Reply:
         realm = handle.realm
-        if realm.careful is None:
-            try:
-                return self._read(realm, handle.read(offset, size))
-            except BlockingIOError:
-                pass
-        return self._read(realm, await self._in_thread(realm, handle.read_waiting(offset, size)))
+        return self._counted(realm, await self._in_thread(realm, handle.read_waiting(offset, size)))
 
-    def _read(self, realm: Realm, data: Data) -> Data:
+    def _counted(self, realm: Realm, data: Reply) -> Reply:
         self.recorder.read_bytes += len(data)
         realm.read_bytes += len(data)
         return data
 
+    async def _file(self, fh: int) -> Handle:
+        """An open file; to open one again that an earlier worker had open is an operation of its turn."""
+        realm = self.files.realm(fh)
+        if realm is None:
+            realm = await of_file(self, fh)
+            if realm is not None:
+                return await on_behalf_of(realm, partial(self.files.live, fh))
+        return self.files.live(fh)
+
     @file_handler
-    def write(self, fh: int, offset: int, data: bytes) -> int:
+    def write(self, fh: int, offset: int, data: memoryview, at_least: int) -> bytes:
         handle = self.files.live(fh)
         if not isinstance(handle, WritableHandle):
             raise ReadOnly
-        written = handle.write(offset, data)
+        written = handle.write(offset, data, at_least)
         self.recorder.written_bytes += written
         handle.realm.written_bytes += written
-        return written
+        return answers.written(written)
 
     @file_handler
-    def _flush(self, fh: int) -> Callable[[], Awaitable[None]] | None:
-        return self.files.live(fh).flush()
+    def flush(self, fh: int) -> bytes | Later[bytes]:
+        wait = self.files.live(fh).flush()
+        return _DONE if wait is None else Later(partial(self._flush_waiting, wait))
 
-    @waiting_handler
-    async def flush(self, fh: int) -> None:
-        wait = await self._flush(fh)
-        if wait is not None:
-            await self._awaited(wait())
+    async def _flush_waiting(self, wait: Callable[[], Awaitable[None]]) -> bytes:
+        await self._awaited(wait())
+        return _DONE
 
     @file_handler
-    def release(self, fh: int) -> None:
+    def release(self, fh: int) -> bytes:
         self.files.release(fh)
+        return _DONE
 
-    @waiting_handler
-    async def fsync(self, fh: int, datasync: bool) -> None:
+    @mindful_handler
+    def fsync(self, fh: int, data_only: bool) -> Later[bytes]:
+        return Later(partial(self._sync, fh, data_only))
+
+    async def _sync(self, fh: int, data_only: bool) -> bytes:
         handle = await self._file(fh)
         if isinstance(handle, WritableHandle):
-            await self._in_thread(handle.realm, handle.sync(datasync))
+            await self._in_thread(handle.realm, handle.sync(data_only))
             await on_behalf_of(handle.realm, handle.synced)
+        return _DONE
 
     @handler
-    def opendir(self, nodeid: int, ctx: RequestContext) -> int:
-        return self.listings.add(self.inodes.directory(nodeid).listing(), nodeid, os.O_RDONLY, ctx)
+    def opendir(self, nodeid: int) -> bytes:
+        """Only asked by kernels before 5.1: others list folders that nobody has opened, and keep the listing."""
+        self.inodes.directory(nodeid)
+        return answers.OPEN_DIRECTORY
 
-    @listing_handler
-    def readdir(self, fh: int, start: int, token: pyfuse3.ReaddirToken) -> None:
-        some = False
+    @handler
+    def readdir(self, nodeid: int, cookie: int, size: int) -> bytes:
+        told, room = list[bytes](), size
         try:
-            for cookie, name, node, st in self.listings.live(fh).entries(start):
-                if not pyfuse3.readdir_reply(token, name, entry(node, st), cookie):
-                    self.inodes.forget(node.nodeid, 0)  # it was made known for this reply only
-                    return
-                some = True
-                if name != b"." and name != b"..":  # the kernel counts no lookup of these
-                    node.lookups += 1
+            for each in self.inodes.directory(nodeid).entries(cookie):
+                entry = answers.listed(each)
+                room -= len(entry)
+                if room < 0:
+                    self.inodes.forget(each.node.nodeid, 0)  # it was made known for this reply only
+                    break
+                told.append(entry)
+                if each.name not in _DOTS:  # the kernel counts no lookup of these
+                    each.node.lookups += 1
         except OSError:
-            if not some:  # else the kernel asks on from there, and is told then
+            if not told:  # else the kernel asks on from there, and is told then
                 raise
+        return b"".join(told)
 
-    @listing_handler
-    def releasedir(self, fh: int) -> None:
-        self.listings.release(fh)
-
-    @waiting_handler
-    async def fsyncdir(self, fh: int, datasync: bool) -> None:
-        listing = await self._listing(fh)
-        await self._in_thread(listing.realm, listing.sync())
-
-    @waiting_handler
-    async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        return self._space(ctx.pid)
+    @mindful_handler
+    def releasedir(self, nodeid: int) -> bytes:
+        return _DONE
 
     @handler
-    def _getxattr(self, nodeid: int, name: bytes) -> Value:
-        return self.inodes.live(nodeid).get_xattr(name)
+    def fsyncdir(self, nodeid: int) -> Later[bytes]:
+        directory = self.inodes.directory(nodeid)
+        return Later(partial(self._sync_directory, directory.realm, directory.sync()))
 
-    @waiting_handler
-    async def getxattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> bytes:
-        found = await self._getxattr(nodeid, name)
+    async def _sync_directory(self, realm: Realm, call: Callable[[], None]) -> bytes:
+        await self._in_thread(realm, call)
+        return _DONE
+
+    @mindful_handler
+    def statfs(self, nodeid: int, pid: int) -> bytes:
+        return self._space(pid).packed()
+
+    @handler
+    def getxattr(self, nodeid: int, name: bytes, size: int) -> bytes | Later[bytes]:
+        found = self.inodes.live(nodeid).get_xattr(name)
         if isinstance(found, bytes):
-            return found
-        return await self._awaited(found())
+            return answers.attribute(found, size)
+        return Later(partial(self._find_attribute, found, size))
+
+    async def _find_attribute(self, find: Callable[[], Awaitable[bytes]], size: int) -> bytes:
+        return answers.attribute(await self._awaited(find()), size)
 
     @handler
-    def listxattr(self, nodeid: int, ctx: RequestContext) -> Sequence[bytes]:
-        return self.inodes.live(nodeid).list_xattrs()
+    def listxattr(self, nodeid: int, size: int) -> bytes:
+        names = self.inodes.live(nodeid).list_xattrs()
+        return answers.attribute(b"".join(name + b"\0" for name in names), size)
 
-    @handler
-    def setxattr(self, nodeid: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
-        self.inodes.writable(nodeid).set_xattr(name, value)
+    @changing(4, again.nothing)
+    def setxattr(self, nodeid: int, name: bytes, value: bytes, flags: int) -> bytes:
+        node = self.inodes.writable(nodeid)
+        node.set_xattr(name, value, flags)
+        return _DONE
 
     @changing(2, again.nothing)
-    def removexattr(self, nodeid: int, name: bytes, ctx: RequestContext) -> None:
+    def removexattr(self, nodeid: int, name: bytes) -> bytes:
         self.inodes.writable(nodeid).remove_xattr(name)
+        return _DONE
 
     @handler
-    def access(self, nodeid: int, mode: int, ctx: RequestContext) -> bool:
+    def access(self, nodeid: int) -> bytes:
         """Never asked under default_permissions; a session without it leaves the check to open."""
         self.inodes.live(nodeid)
-        return True
+        return _DONE

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 KINDS = (
     *("lookup", "getattr", "setattr", "readlink", "mknod", "mkdir", "symlink", "link", "unlink", "rmdir", "rename"),
-    *("create", "open", "read", "write", "flush", "release", "fsync", "opendir", "readdir", "releasedir", "fsyncdir"),
-    *("statfs", "getxattr", "listxattr", "setxattr", "removexattr", "access"),
+    *("create", "open", "read", "write", "flush", "release", "fsync", "readdir", "fsyncdir"),
+    *("statfs", "getxattr", "listxattr", "setxattr", "removexattr"),
 )
 """As the handlers are named."""
 LONGEST = 62

@@ -19,6 +19,8 @@ def was_applied(inodes: Inodes, left: Operation) -> bool:
             return _number(inodes, parent, name) != exchanged
         case ("rename", int(parent), bytes(name), int(new_parent), bytes(new_name), int(_)):
             return _number(inodes, parent, name) is None and _number(inodes, new_parent, new_name) is not None
+        case ("setxattr", int(nodeid), bytes(name), bytes(value), int(_)):
+            return _has_attribute(inodes, nodeid, name, value)
         case ("removexattr", int(nodeid), bytes(name)):
             return _has_no_attribute(inodes, nodeid, name)
     return False
@@ -29,6 +31,15 @@ def _number(inodes: Inodes, parent: int, name: bytes) -> int | None:
         return inodes.directory(parent).lookup(name)[0].nodeid
     except FileNotFoundError:
         return None
+
+
+def _has_attribute(inodes: Inodes, nodeid: int, name: bytes, value: bytes) -> bool:
+    try:
+        return inodes.live(nodeid).get_xattr(name) == value
+    except OSError as error:
+        if error.errno != errno.ENODATA:
+            raise
+        return False
 
 
 def _has_no_attribute(inodes: Inodes, nodeid: int, name: bytes) -> bool:

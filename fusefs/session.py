@@ -1,8 +1,6 @@
-"""The kernel session: /dev/fuse opened, mounted and initialised by us, then handed to an unmodified pyfuse3.
+"""The kernel session: /dev/fuse opened, mounted and initialised.
 
-libfuse would answer the kernel's INIT itself, with no word for the flags that matter most here. So we answer it, and
-give libfuse one end of a socket first, with an INIT request of our own in it; once libfuse has answered that, the
-real device takes the socket's place (`adopt`). Structures and flags: include/uapi/linux/fuse.h.
+Structures and flags: include/uapi/linux/fuse.h.
 """
 
 import ctypes
@@ -57,17 +55,15 @@ FEATURES = (
     Feature("PARALLEL_DIROPS", 18, "4.7", "lookups in one directory run side by side"),
     Feature("MAX_PAGES", 22, "4.20", "requests of 1 MiB"),
     Feature("CACHE_SYMLINKS", 23, "4.20", "a symbolic link is read once"),
+    Feature("NO_OPENDIR_SUPPORT", 24, "5.1", "a folder is listed without being opened, and its listing stays cached"),
     Feature("HANDLE_KILLPRIV_V2", 28, "5.11", "no getxattr of security.capability before every write"),
     Feature("INIT_EXT", 30, "5.17", "flags beyond 32 bits"),
     Feature("HAS_RESEND", 39, "6.9", "requests in flight survive the daemon"),
 )
 _INIT_EXT = 1 << 30
-_ASSUMED_BY_LIBFUSE = frozenset(
-    {"ASYNC_READ", "ATOMIC_O_TRUNC", "BIG_WRITES", "DO_READDIRPLUS", "ASYNC_DIO", "PARALLEL_DIROPS", "MAX_PAGES"}
-)
-
 
 RESEND = "HAS_RESEND"
+_LISTS_UNOPENED = "NO_OPENDIR_SUPPORT"
 
 
 class SessionError(Exception):
@@ -91,6 +87,11 @@ class Session:
     def resends(self) -> bool:
         """Whether the kernel sends requests again that a dead worker had read."""
         return any(feature.name == RESEND for feature in self.features)
+
+    @property
+    def lists_unopened(self) -> bool:
+        """Whether the kernel lists folders that it has not opened here, once it was told that it may (ENOSYS)."""
+        return any(feature.name == _LISTS_UNOPENED for feature in self.features)
 
 
 def start(mountpoint: str, without: Collection[str] = ()) -> Session:
@@ -197,45 +198,3 @@ def _answer_init(device: int, without: Collection[str] = ()) -> tuple[Feature, .
 def ask_again(device: int) -> None:
     """Have the kernel send again what an earlier worker has read and not answered (Linux 6.9 and later)."""
     os.write(device, _OUT_HEADER.pack(_OUT_HEADER.size, _NOTIFY_RESEND, 0))
-
-
-class Handover:
-    """What libfuse is given as its device until it has answered an INIT request of ours.
-
-    `mountpoint` is libfuse's word for it. `descriptor` is the number that the device takes over in `adopt`.
-    """
-
-    def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.descriptor = theirs.detach()
-        self._ours.send(_init_for_libfuse())
-
-    @property
-    def mountpoint(self) -> str:
-        """libfuse takes an open descriptor in a mountpoint's place (fuse_session_mount(3))."""
-        return f"/dev/fd/{self.descriptor}"
-
-    def adopt(self, device: int) -> None:
-        """libfuse has answered: put the real, initialised device in the socket's place."""
-        self._ours.recv(1 << 16)
-        self._ours.close()
-        os.dup2(device, self.descriptor, inheritable=False)
-
-
-def _init_for_libfuse() -> bytes:
-    """An INIT request whose flags are what libfuse may assume.
-
-    Without the splice flags it reads a request in one system call; minor version 31 has nothing that 3.2 lacks.
-    """
-    names = {
-        "ASYNC_READ",
-        "ATOMIC_O_TRUNC",
-        "BIG_WRITES",
-        "DO_READDIRPLUS",
-        "ASYNC_DIO",
-        "PARALLEL_DIROPS",
-        "MAX_PAGES",
-    }
-    flags = sum(1 << feature.bit for feature in FEATURES if feature.name in names)
-    body = struct.pack("<IIII", _MAJOR, 31, MAX_WRITE, flags)
-    return _IN_HEADER.pack(_IN_HEADER.size + len(body), _FUSE_INIT, 2, 0, 0, 0, 0, 0, 0) + body

@@ -1,14 +1,13 @@
 """What df is told: a turn's limit and use for a process that sees one turn of the mount, all scratch for others.
 
-pyfuse3 does not say which path statfs(2) was asked of, so what the asking process has mounted decides.
+So what the asking process has mounted decides, not the path.
 """
 
 from collections.abc import Callable, Iterable
 
-from pyfuse3 import StatvfsData
-
 from fusefs.accounting import Account, TurnAccount
 from fusefs.accounts import Accounts
+from fusefs.answers import Space
 from fusefs.mounts import mounts, uncovered
 from policy.limits import Limit
 
@@ -35,45 +34,43 @@ def seen_turn(pid: int, device: str) -> str | None:
     return keys.pop() if len(keys) == 1 else None
 
 
-def of_turn(account: TurnAccount) -> StatvfsData:
+def of_turn(account: TurnAccount) -> Space:
     """A turn's limit and use, and as available what the tightest of turn, user and scratch leaves.
 
     statfs(2) has one figure for free inodes where it has two for blocks: the tightest, so that `df -i` shows what
     can still be made; the total is then what is used and that.
     """
     room = account.room()
-    answer = _unit()
-    answer.f_blocks = account.bound_bytes // UNIT
-    answer.f_bfree = max(0, account.bound_bytes - account.used_bytes) // UNIT
-    answer.f_bavail = room.bytes // UNIT
-    answer.f_ffree = answer.f_favail = room.inodes
-    answer.f_files = account.used_inodes + room.inodes
-    return answer
+    return Space(
+        blocks=account.bound_bytes // UNIT,
+        free=max(0, account.bound_bytes - account.used_bytes) // UNIT,
+        available=room.bytes // UNIT,
+        inodes=account.used_inodes + room.inodes,
+        free_inodes=room.inodes,
+        unit=UNIT,
+        block=_BLOCK,
+    )
 
 
-def of_scratch(accounts: Iterable[Account]) -> StatvfsData:
+def of_scratch(accounts: Iterable[Account]) -> Space:
     """The totals of all scratch."""
     scratch = [account for account in accounts if account.limit is Limit.SCRATCH]
-    answer = _unit()
-    answer.f_blocks = sum(account.bound_bytes for account in scratch) // UNIT
-    answer.f_bfree = answer.f_bavail = sum(max(0, a.bound_bytes - a.used_bytes) for a in scratch) // UNIT
-    answer.f_files = sum(account.bound_inodes for account in scratch)
-    answer.f_ffree = answer.f_favail = sum(max(0, a.bound_inodes - a.used_inodes) for a in scratch)
-    return answer
+    free = sum(max(0, account.bound_bytes - account.used_bytes) for account in scratch) // UNIT
+    return Space(
+        blocks=sum(account.bound_bytes for account in scratch) // UNIT,
+        free=free,
+        available=free,
+        inodes=sum(account.bound_inodes for account in scratch),
+        free_inodes=sum(max(0, account.bound_inodes - account.used_inodes) for account in scratch),
+        unit=UNIT,
+        block=_BLOCK,
+    )
 
 
-def _unit() -> StatvfsData:
-    answer = StatvfsData()
-    answer.f_bsize = _BLOCK
-    answer.f_frsize = UNIT
-    answer.f_namemax = 255
-    return answer
-
-
-def answering(device: str, accounts: Accounts) -> Callable[[int], StatvfsData]:
+def answering(device: str, accounts: Accounts) -> Callable[[int], Space]:
     """What answers statfs(2) of a process for the mount `device`."""
 
-    def space(pid: int) -> StatvfsData:
+    def space(pid: int) -> Space:
         key = seen_turn(pid, device)
         account = None if key is None else accounts.turn(key)
         return of_scratch(accounts.all()) if account is None else of_turn(account)

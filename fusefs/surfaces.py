@@ -8,10 +8,10 @@ from typing import NamedTuple, Self
 
 import trio
 
-from fusefs import notifications
 from fusefs.accounting import TurnAccount
 from fusefs.journal import TurnRecord
 from fusefs.nodes import Node, Realm
+from fusefs.notifications import Notifications
 from fusefs.operation_log import TurnLog
 from fusefs.operations import Operations
 from fusefs.tree import ROOT, FixedDirectory, GeneratedFile, Ownership, TurnDirectory, fixed_nodeid, turn_nodeid
@@ -30,8 +30,11 @@ ShowContext = Callable[[int, Node, Realm], Node | None]
 class Surfaces:
     """Every node of the mount. `operators` is the group that may look at everything, or None."""
 
-    def __init__(self, shared: Shared, operations: Operations, operators: int | None) -> None:
+    def __init__(
+        self, shared: Shared, operations: Operations, notifications: Notifications, operators: int | None
+    ) -> None:
         self._shared = shared
+        self._notifications = notifications
         self._inodes = shared.inodes
         self._operations = operations
         self._folders: dict[str, TurnDirectory] = {}
@@ -130,12 +133,16 @@ class Surfaces:
     def _end(self, realm: Realm) -> None:
         realm.ended = True
         self._operations.files.end(realm)
-        self._operations.listings.end(realm)
+
+    async def tell_kernel_begun(self) -> None:
+        """Have the kernel drop what it has cached of the folders in which turns appear."""
+        folders = [self._turns.nodeid, self._status_turns.nodeid]
+        await trio.to_thread.run_sync(self._notifications.forget_inodes, folders)
 
     async def tell_kernel(self, record: TurnRecord, workspace: Workspace) -> None:
         """Have the kernel drop what it has cached of a turn that was closed."""
         key = record.key.encode()
-        await trio.to_thread.run_sync(notifications.forget_entry, self._turns.nodeid, key)
+        await trio.to_thread.run_sync(self._notifications.forget_entry, self._turns.nodeid, key)
         number = _number(record.key)
         await self._forget([turn_nodeid(number, place) for place in _PLACES], workspace)
 
@@ -143,14 +150,14 @@ class Surfaces:
         """Have the kernel drop what it has cached of a workspace that was replaced."""
         root = workspace.root.nodeid
         names = await trio.to_thread.run_sync(workspace.names)
-        await trio.to_thread.run_sync(notifications.forget_entries, root, {*names, b"outbox"})
+        await trio.to_thread.run_sync(self._notifications.forget_entries, root, {*names, b"outbox"})
         await self._forget([root], workspace)
 
     async def _forget(self, top: list[int], workspace: Workspace) -> None:
-        await trio.to_thread.run_sync(notifications.forget_inodes, top)
+        await trio.to_thread.run_sync(self._notifications.forget_inodes, top)
         await trio.sleep(_FORGETS_ARRIVE_S)
         still_known = [node.nodeid for node in self._inodes if node.realm is workspace]
-        await trio.to_thread.run_sync(notifications.forget_inodes, still_known)
+        await trio.to_thread.run_sync(self._notifications.forget_inodes, still_known)
 
 
 class Backing(NamedTuple):

@@ -1,4 +1,4 @@
-"""Memory that outlives a worker: its heartbeat, the operations in hand, and every open file and directory.
+"""Memory that outlives a worker: its heartbeat, the operations in hand, and every open file.
 
 A memfd that the supervisor holds and each worker maps. Writing to it is a store to memory, so it costs next to
 nothing and is complete whenever a worker is killed.
@@ -16,8 +16,8 @@ from typing import NamedTuple, Self
 from fusefs import ledger
 
 SLOTS = 1 << 18
-"""Open files and directories that are remembered; more are not opened (ENFILE)."""
-LAYOUT = 2
+"""Open files that are remembered; more are not opened (ENFILE)."""
+LAYOUT = 3
 """What the memory holds and means, operations in hand included; any change of that takes the next number.
 
 A program that finds another number has no part in that session (OtherLayout): it must not guess what is open.
@@ -59,12 +59,11 @@ class Kind(IntEnum):
     """What a slot remembers."""
 
     FILE = 1
-    DIRECTORY = 2
-    HELD = 3  # an inode that has lost its name, while the kernel may still name its number
+    HELD = 2  # an inode that has lost its name, while the kernel may still name its number
 
 
 class Opened(NamedTuple):
-    """An open file or directory: its number for the kernel, what it is open on, how, and by whom."""
+    """An open file: its number for the kernel, what it is open on, how, and by whom."""
 
     number: int
     nodeid: int

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import trio
 
-from fusefs import backing, notifications
+from fusefs import backing
 from fusefs.careful import on_behalf_of
 from fusefs.court import Court
 from fusefs.event_schema import Kind
@@ -25,6 +25,7 @@ from fusefs.events import Events
 from fusefs.freezing import Found, Freezer, Frozen
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
 from fusefs.judging import Judged
+from fusefs.notifications import Notifications
 from fusefs.operation_kinds import Op
 from fusefs.operation_log import OK
 from fusefs.workspace import Outbox, Workspace
@@ -69,8 +70,11 @@ def leaving_of(record: str) -> list[Found]:
 class Taking:
     """Takes outboxes. What was kept lies below `kept`, in a folder for each turn."""
 
-    def __init__(self, kept: Path, journal: Journal, events: Events, court: Court) -> None:
+    def __init__(
+        self, kept: Path, journal: Journal, events: Events, court: Court, notifications: Notifications
+    ) -> None:
         self._kept = kept
+        self._notifications = notifications
         self._court = court
         self._journal = journal
         self._events = events
@@ -153,8 +157,8 @@ class Taking:
         if trouble:
             log.warning("turn %s: %d entries stay in the outbox", workspace.turn, trouble)
         outbox.remember(settled)
-        await trio.to_thread.run_sync(notifications.forget_entries, outbox.nodeid, gone)
-        await trio.to_thread.run_sync(notifications.forget_inodes, [outbox.nodeid])
+        await trio.to_thread.run_sync(self._notifications.forget_entries, outbox.nodeid, gone)
+        await trio.to_thread.run_sync(self._notifications.forget_inodes, [outbox.nodeid])
 
     async def drop(self, attachments: Iterable[AttachmentRecord]) -> None:
         """Delete the bytes of attachments: they were acknowledged."""

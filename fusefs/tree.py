@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Listing, Node, Realm, Value
+from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Value
 
 ROOT = 1  # FUSE_ROOT_ID
 _FIRST = 1 << 62
@@ -54,6 +54,7 @@ class Ownership:
 
 
 FIXED = Realm()
+_DOTS = 2
 
 
 class FixedNode(Node):
@@ -91,14 +92,19 @@ class FixedDirectory(FixedNode, Directory):
         super().__init__(nodeid, owner, realm)
         self.parent = parent or self
         self._children: dict[bytes, Node] = {}
+        self._cookies: dict[bytes, int] = {}
+        self._last_cookie = _DOTS
 
     def put(self, name: bytes, node: Node) -> None:
-        """Let an entry appear."""
+        """Let an entry appear, or be another one; whoever calls this tells the kernel."""
         self._children[name] = node
+        if name not in self._cookies:
+            self._last_cookie += 1
+            self._cookies[name] = self._last_cookie
 
     def take(self, name: bytes) -> None:
         """Let an entry go; whoever calls this tells the kernel."""
-        del self._children[name]
+        del self._children[name], self._cookies[name]
 
     def attributes(self) -> Attributes:
         folders = sum(isinstance(child, Directory) for child in self._children.values())
@@ -113,28 +119,14 @@ class FixedDirectory(FixedNode, Directory):
     def get_xattr(self, name: bytes) -> Value:
         return super().get_xattr(name) if self.parent is self else self.parent.get_xattr(name)
 
-    def listing(self) -> "FixedListing":
-        return FixedListing(self)
-
-    def snapshot(self) -> list[tuple[bytes, Node]]:
-        """What lies in it now."""
-        return [(b".", self), (b"..", self.parent), *self._children.items()]
-
-
-class FixedListing(Listing):
-    """An open fixed directory."""
-
-    def __init__(self, directory: FixedDirectory) -> None:
-        self.realm = directory.realm
-        self._directory = directory
-        self._entries: list[tuple[bytes, Node]] = []
-
     def entries(self, cookie: int) -> Iterator[Listed]:
-        if cookie == 0 or not self._entries:  # or it was opened anew by another worker
-            self._entries = self._directory.snapshot()
-        rest = enumerate(self._entries[cookie:], cookie + 1)
+        dots = ((b".", self), (b"..", self.parent))
+        there = [Listed(at, name, node, node.attributes()) for at, (name, node) in enumerate(dots, 1)]
         # All attributes first: one that is not known yet has the whole listing asked for again.
-        yield from [Listed(at, name, node, node.attributes()) for at, (name, node) in rest if not node.realm.ended]
+        for name, node in self._children.items():
+            if self._cookies[name] > cookie and not node.realm.ended:
+                there.append(Listed(self._cookies[name], name, node, node.attributes()))
+        return (each for each in there if each.cookie > cookie)
 
     def sync(self) -> Callable[[], None]:
         return lambda: None
@@ -159,7 +151,7 @@ class TurnDirectory(FixedDirectory):
 class GeneratedFile(FixedNode, File):
     """A file whose content is made when it is opened; like one of /proc it says size 0 and is read to its end."""
 
-    timeout_s = 0.0
+    timeout_s = 0
 
     def __init__(self, nodeid: int, owner: Ownership, content: Callable[[], bytes], realm: Realm = FIXED) -> None:
         super().__init__(nodeid, owner, realm)

@@ -55,7 +55,8 @@ class Turns(TakenUp):
             turn.account.settle(*turn.when_empty)
             turn.counted.set()
             self._events.tell(Kind.BEGUN, **record.names, deadline_at=record.deadline_at)
-            return turn
+        await self._surfaces.tell_kernel_begun()
+        return turn
 
     def _check_tenancy(self, org: str) -> None:
         settings = self._deployment.fusefs

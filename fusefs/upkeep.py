@@ -10,6 +10,7 @@ from fusefs import forgotten
 from fusefs.careful import on_behalf_of
 from fusefs.inherited import Inherited, Lingering
 from fusefs.inodes import Inodes
+from fusefs.notifications import Notifications
 from fusefs.turns import Turns
 from fusefs.watch import Watch
 from fusefs.workspace import Workspace
@@ -58,11 +59,11 @@ async def settle(turns: Turns, watch: Watch, nursery: trio.Nursery) -> None:
                 nursery.start_soon(on_behalf_of, workspace, partial(_settle_one, workspace))
 
 
-async def look_what_is_forgotten(inodes: Inodes, device: int) -> None:
+async def look_what_is_forgotten(inodes: Inodes, notifications: Notifications, device: int) -> None:
     """Let go of what the kernel has forgotten without any worker's knowing."""
     while True:
         await trio.sleep(SETTLE_EVERY_S)
-        await forgotten.look(inodes, device)
+        await forgotten.look(inodes, notifications, device)
 
 
 def _settle_one(workspace: Workspace) -> None:

@@ -18,7 +18,7 @@ from types import FrameType
 
 import trio
 
-from fusefs.nodes import Handle, Listing, Node, Realm
+from fusefs.nodes import Handle, Node, Realm
 from fusefs.table import NO_TURN, Stuck, Table
 
 LOOK_EVERY_S = 0.25
@@ -110,7 +110,7 @@ def turn_of(frame: FrameType | None) -> int:
     """The root of the turn that an operation works for, as its local variables tell; 0 where they do not."""
     while frame is not None:
         for value in frame.f_locals.values():
-            realm = getattr(value, "realm", None) if isinstance(value, Node | Handle | Listing) else value
+            realm = getattr(value, "realm", None) if isinstance(value, Node | Handle) else value
             if isinstance(realm, Realm) and realm.root_nodeid:
                 return realm.root_nodeid
         frame = frame.f_back

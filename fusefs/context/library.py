@@ -13,7 +13,6 @@ from functools import partial
 
 import trio
 
-from fusefs import notifications
 from fusefs.context import trees
 from fusefs.context.generations import Generation, Generations
 from fusefs.context.inspection import Verification
@@ -26,6 +25,7 @@ from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.journal import JournalUnusable
 from fusefs.nodes import Node, Realm
+from fusefs.notifications import Notifications
 from fusefs.operation_log import OperationLog
 from fusefs.tree import FixedDirectory
 from policy.refusals import NoSuchContext, NotATree
@@ -52,6 +52,7 @@ class Library:
         generations: Generations,
         shelf: Shelf,
         shown: FixedDirectory,
+        notifications: Notifications,
         events: Events,
         log_of_operations: OperationLog,
         kept: Retention,
@@ -62,6 +63,7 @@ class Library:
         self.shelf = shelf
         self._generations = generations
         self._shown = shown
+        self._notifications = notifications
         self._events = events
         self._kept = kept
         self._changing = trio.Lock()
@@ -165,9 +167,9 @@ class Library:
         changed = await trio.to_thread.run_sync(self._changed_names, before, generation)
         edition = self._editions[generation.org]
         # Out of a handler, and after it is shown: a look that the kernel is in the middle of is waited for.
-        await trio.to_thread.run_sync(notifications.forget_entries, edition.nodeid, changed)
+        await trio.to_thread.run_sync(self._notifications.forget_entries, edition.nodeid, changed)
         nodeids = [edition.nodeid, self._shown.nodeid] if is_new else [edition.nodeid]
-        await trio.to_thread.run_sync(notifications.forget_inodes, nodeids)
+        await trio.to_thread.run_sync(self._notifications.forget_inodes, nodeids)
         self._news.set()
         return generation
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fusefs.context.numbers import Meaning
 from fusefs.context.reading import Near
 from fusefs.context.trees import Entry, Kind, Tree
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Listing, Node, Realm, Symlink, Value
+from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Symlink, Value
 from fusefs.tree import Made
 from policy.refusals import Stale
 from policy.visibility import Sight
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FOLDER_BYTES = 4096  # the same of each: a folder's size does not tell what is in it
 _BLOCK = 512
+_SHIFT = 32
 
 
 class ContextNode(Node):
@@ -175,8 +176,15 @@ class Folder(ContextNode, Directory):
         """What the folder above it answers: at last that of a turn, where it is of one."""
         return self.parent.get_xattr(name)
 
-    def listing(self) -> "FolderListing":
-        return FolderListing(self)
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        """What is listed does not change, so how many entries were listed is where a listing goes on.
+
+        Only those that may be seen are counted: else it would tell how many others there are, and between which.
+        """
+        return listed(self, cookie, self, self.parent)
+
+    def sync(self) -> Callable[[], None]:
+        return lambda: None
 
     def visible(self, count: int) -> Iterator[tuple[bytes, Node]]:
         """What may be seen in it, names and nodes, the first so many left out.
@@ -193,26 +201,6 @@ class Folder(ContextNode, Directory):
     def _listed(self, entry: Entry, position: int, folders: int | None) -> tuple[bytes, Node]:
         sight = self.sight.of(entry.name.decode()) if entry.kind is Kind.FOLDER else self.sight
         return entry.name, self.shelf.node(self, position, entry, sight, folders)
-
-
-class FolderListing(Listing):
-    """An open folder. What is listed does not change, so how many entries were listed is where a listing goes on.
-
-    Only those that may be seen are counted: else the numbers would tell how many others there are, and between which.
-    """
-
-    __slots__ = ("_folder", "number", "realm")
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self.realm = folder.realm
-        self.number = folder.nodeid
-
-    def entries(self, cookie: int) -> Iterator[Listed]:
-        return listed(self._folder, cookie, self._folder, self._folder.parent)
-
-    def sync(self) -> Callable[[], None]:
-        return lambda: None
 
 
 def listed(folder: Folder, cookie: int, itself: Node, parent: Node) -> Iterator[Listed]:
@@ -246,30 +234,15 @@ class Edition(Directory, ContextNode):
     def lookup(self, name: bytes) -> tuple[Node, Attributes]:
         return self.generations[self.newest].lookup(name)
 
-    def listing(self) -> "EditionListing":
-        return EditionListing(self)
-
-
-class EditionListing(Listing):
-    """An open context: a listing goes on in the generation that it began in, which its cookies tell."""
-
-    __slots__ = ("_edition", "number", "realm")
-    _SHIFT = 32
-
-    def __init__(self, edition: Edition) -> None:
-        self._edition = edition
-        self.realm = edition.realm
-        self.number = edition.nodeid
-
     def entries(self, cookie: int) -> Iterator[Listed]:
-        edition = self._edition
-        generation = cookie >> self._SHIFT if cookie else edition.newest
-        folder = edition.generations.get(generation)
+        """A listing goes on in the generation that it began in, which its cookies tell."""
+        generation = cookie >> _SHIFT if cookie else self.newest
+        folder = self.generations.get(generation)
         if folder is None:
             raise Stale
-        first = generation << self._SHIFT
-        for each in listed(folder, cookie & (1 << self._SHIFT) - 1, edition, edition.parent):
-            yield each._replace(cookie=first | each.cookie)
+        first = generation << _SHIFT
+        rest = listed(folder, cookie & (1 << _SHIFT) - 1, self, self.parent)
+        return (each._replace(cookie=first | each.cookie) for each in rest)
 
     def sync(self) -> Callable[[], None]:
         return lambda: None

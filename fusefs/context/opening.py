@@ -19,6 +19,7 @@ from fusefs.context.store import Store
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.inodes import Inodes
+from fusefs.notifications import Notifications
 from fusefs.operation_log import OperationLog
 from fusefs.tree import FixedDirectory
 from policy.retention import Retention
@@ -45,6 +46,7 @@ def library(
     memory: mmap.mmap,
     reader: Reader,
     shown: FixedDirectory,
+    notifications: Notifications,
     events: Events,
     log_of_operations: OperationLog,
     retention: Retention,
@@ -60,6 +62,6 @@ def library(
         nursery.start_soon(shelf.forget_pages, [digest])
 
     reading = Reading(kept.store, tell_damage, forget_pages, nursery)
-    shelf = Shelf(inodes, Numbers(memory), reading, reader)
+    shelf = Shelf(inodes, Numbers(memory), reading, reader, notifications)
     inodes.find_by(shelf)
-    return Library(kept.store, kept.generations, shelf, shown, events, log_of_operations, retention)
+    return Library(kept.store, kept.generations, shelf, shown, notifications, events, log_of_operations, retention)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import trio
 
-from fusefs import backing, notifications
+from fusefs import backing
 from fusefs.context.nodes import ContextNode, Document, Folder, Link
 from fusefs.context.numbers import FIRST, Meaning, Numbers, child_number, file_number
 from fusefs.context.reading import Near, Reading
@@ -14,6 +14,7 @@ from fusefs.context.seeing import Seeing
 from fusefs.context.trees import FILES, Entry, Kind
 from fusefs.inodes import Inodes
 from fusefs.nodes import Node, Realm
+from fusefs.notifications import Notifications
 from policy.visibility import Sight
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,14 @@ log = logging.getLogger(__name__)
 class Shelf:
     """All nodes of contexts: makes them, and finds each again by its number. `owner` is whose they are (uid, gid)."""
 
-    def __init__(self, inodes: Inodes, numbers: Numbers, reading: Reading, reader: backing.Reader) -> None:
+    def __init__(
+        self,
+        inodes: Inodes,
+        numbers: Numbers,
+        reading: Reading,
+        reader: backing.Reader,
+        notifications: Notifications,
+    ) -> None:
         self.inodes = inodes
         self.reading = reading
         self.reader = reader
@@ -30,6 +38,7 @@ class Shelf:
         self.realm = Realm(waits=reading.limiter)
         self.owner = os.geteuid(), os.getegid()
         self._numbers = numbers
+        self._notifications = notifications
         self._roots: dict[int, Folder] = {}
 
     def put(self, root: Folder) -> None:
@@ -50,7 +59,7 @@ class Shelf:
         """Have the kernel drop what it has in memory of files, under whatever numbers; not to be waited for by it."""
         nodeids = [nodeid for digest in digests for nodeid in self._numbers.files_of(digest)]
         try:
-            await trio.to_thread.run_sync(notifications.forget_inodes, nodeids)
+            await trio.to_thread.run_sync(self._notifications.forget_inodes, nodeids)
         except OSError as error:
             log.warning("the kernel keeps what it has of a context's files that were changed: %s", error)
 

@@ -3,7 +3,7 @@
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
@@ -13,13 +13,14 @@ from fusefs.nodes import (
     Change,
     Directory,
     Handle,
+    Listed,
     Node,
     WritableDirectory,
 )
 from fusefs.operation_kinds import Op
+from fusefs.workspace import listing
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import RegularFile
-from fusefs.workspace.listing import WorkspaceListing
 from fusefs.workspace.opened import WriteHandle
 from policy.limits import NAME_BYTES
 from policy.names import check_name
@@ -88,8 +89,15 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         st = disk.stat(name, dir_fd=self.descriptor(), follow_symlinks=False)
         return self.realm.adopt(st, self, name), st
 
-    def listing(self) -> WorkspaceListing:
-        return WorkspaceListing(self)
+    def entries(self, cookie: int) -> Iterator[Listed]:
+        return listing.entries(self, cookie)
+
+    def sync(self) -> Callable[[], None]:
+        descriptor = backing.open_listing(self.descriptor())
+        try:
+            return backing.in_thread(descriptor, os.fsync)
+        finally:
+            disk.close(descriptor)
 
     def _did(self, op: Op, name: bytes) -> None:
         """Put down what was done to a name in here."""

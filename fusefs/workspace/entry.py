@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Caller, Change, Handle, Symlink, Value, WritableNode
+from fusefs.nodes import NOTHING, Caller, Change, Handle, Symlink, Value, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
@@ -125,6 +125,8 @@ class Entry(WritableNode):
             # chown(2) itself clears set-uid and set-gid, as FUSE_HANDLE_KILLPRIV_V2 leaves to us.
             owner, group = -1 if uid is None else uid, -1 if gid is None else gid
             disk.chown(name, owner, group, dir_fd=directory, follow_symlinks=follow)
+        elif change == NOTHING:  # chown(2) of -1, -1 clears these bits, too; nothing else asks for nothing
+            disk.chown(name, -1, -1, dir_fd=directory, follow_symlinks=follow)
         if mode is not None and not stat.S_ISLNK(self.attributes().st_mode):  # chmod(2) would follow it
             disk.chmod(name, stat.S_IMODE(mode), dir_fd=directory)
         if atime is not None or mtime is not None:
@@ -154,7 +156,7 @@ class Entry(WritableNode):
         self.bare = not names  # the kernel asks again and again, before each first write to a file
         return [name for name in names if not name.startswith(RESERVED)]
 
-    def set_xattr(self, name: bytes, value: bytes) -> None:
+    def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
         check_settable(name)
         self._check_namespace(name)
         path, follow = self.path()
@@ -162,7 +164,7 @@ class Entry(WritableNode):
         held = sum(len(os.fsencode(o)) + len(disk.getxattr(path, o, follow_symlinks=follow)) for o in others)
         check_room(held, name, value)
         self.bare = False
-        disk.setxattr(path, name, value, follow_symlinks=follow)
+        disk.setxattr(path, name, value, flags, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
         check_settable(name)

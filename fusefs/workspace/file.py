@@ -190,11 +190,11 @@ class RegularFile(Entry, WritableFile):
                     self.truncate(descriptor, change.size, caller)
                 finally:
                     disk.close(descriptor)
-        if change[1:] == _NOTHING_ELSE:
-            return self.attributes()
+            if change[1:] == _NOTHING_ELSE:
+                return self.attributes()
         return super().change(change, caller, handle)
 
-    def set_xattr(self, name: bytes, value: bytes) -> None:
+    def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
         if self.life is Life.GONE:
             raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.
@@ -203,7 +203,7 @@ class RegularFile(Entry, WritableFile):
         if self.realm.careful is not None:
             self.realm.careful.reserve(growth)
         try:
-            super().set_xattr(name, value)
+            super().set_xattr(name, value, flags)
         finally:
             self._look_by_name(growth)
 

@@ -1,13 +1,12 @@
 """Open files of a workspace: reading, and the write path with its limits."""
 
-import mmap
 import os
 import stat
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import Caller, Handle, WritableHandle
+from fusefs.nodes import Caller, Data, Handle, WritableHandle
 from fusefs.operation_kinds import Op
 from policy.limits import index_bytes, worst_case
 
@@ -51,6 +50,12 @@ class WriteHandle(ReadHandle, WritableHandle):
 
     __slots__ = ("access", "caller", "changed")
 
+    @property
+    def minds_close(self) -> bool:  # type: ignore[override]  # what is decided when it is opened
+        """Whether it lies in an outbox, and is judged when it is closed."""
+        outbox = self.realm.outbox
+        return outbox is not None and self.file.parent is outbox
+
     def __init__(
         self, file: "RegularFile", descriptor: int, caller: Caller, access: int, *, changed: bool = False
     ) -> None:
@@ -61,16 +66,16 @@ class WriteHandle(ReadHandle, WritableHandle):
         file.mappable += access == os.O_RDWR
         file.writers += 1
 
-    def write(self, offset: int, data: bytes) -> int:
+    def write(self, offset: int, data: Data, at_least: int) -> int:
         file = self.file
         account = file.realm.account
         end = offset + len(data)
         if end > account.anywhere_bytes and end > file.bound_bytes():
-            data = self._within_file_limit(offset, data)
+            data = self._within_file_limit(offset, data, at_least)
         goes_on = offset == file.tail
         growth = self._growth(offset, len(data), goes_on)
         if not account.fits(growth):
-            data = self._what_fits(offset, data, goes_on)
+            data = self._what_fits(offset, data, at_least, goes_on)
         if file.realm.careful is not None:
             file.realm.careful.reserve(min(growth, account.room().bytes))
         before = file.charged
@@ -93,37 +98,25 @@ class WriteHandle(ReadHandle, WritableHandle):
         index = 0 if goes_on else index_bytes(file.pieces + 1, file.fresh + 1, block) - file.pending
         return worst_case(offset, length, block) + index
 
-    def _within_file_limit(self, offset: int, data: bytes) -> bytes:
-        """What of `data` lies within the file limit. Raises LimitReached where nothing does."""
+    def _within_file_limit(self, offset: int, data: Data, at_least: int) -> Data:
+        """What of `data` lies within the file limit. Raises LimitReached where that is too little."""
         bound = self.file.bound_bytes()
-        if offset >= bound:
+        if offset + at_least > bound:
             raise self.file.beyond_file_limit(offset + len(data))
         return data[: bound - offset]
 
-    def _what_fits(self, offset: int, data: bytes, goes_on: bool) -> bytes:
-        """What of `data` the limits leave room for, found out exactly. Raises LimitReached where nothing fits."""
+    def _what_fits(self, offset: int, data: Data, at_least: int, goes_on: bool) -> Data:
+        """What of `data` the limits leave room for, found out exactly. Raises LimitReached where that is too little."""
         workspace = self.file.realm
         workspace.account.room()  # while that is not known, there is nothing to be found out
         workspace.unsettled.write_back()
         index = self._growth(offset, 0, goes_on)
         room = workspace.account.room().bytes - index
         count = backing.fitting(self.descriptor, offset, len(data), room, workspace.block)
-        if count < len(data) and self._may_be_pages(offset, len(data)):
+        if count < at_least:
             count = 0
-        if not count:
             workspace.admit(self._growth(offset, len(data), goes_on), 0, self.file)
         return data[:count]
-
-    def _may_be_pages(self, offset: int, length: int) -> bool:
-        """Whether this may be the kernel writing back a mapping, where it takes a short count for a whole one.
-
-        pyfuse3 does not tell (FUSE_WRITE_CACHE); such writes are of whole pages, or up to the end, within the file.
-        """
-        if not self.file.mappable:
-            return False
-        size = disk.fstat(self.descriptor).st_size
-        end = offset + length
-        return offset % mmap.PAGESIZE == 0 and (end == size or (end < size and end % mmap.PAGESIZE == 0))
 
     def sync(self, data_only: bool) -> Callable[[], None]:
         return backing.in_thread(self.descriptor, os.fdatasync if data_only else os.fsync)

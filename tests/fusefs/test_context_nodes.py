@@ -6,9 +6,9 @@ import pytest
 
 from fusefs import nodes
 from fusefs.context import nodes as context_nodes
-from fusefs.nodes import Directory, File, Handle, Listing, Node, Symlink
+from fusefs.nodes import Directory, File, Handle, Node, Symlink
 
-READING = (Node, File, Directory, Symlink, Handle, Listing)
+READING = (Node, File, Directory, Symlink, Handle)
 WRITING = (nodes.WritableNode, nodes.WritableFile, nodes.WritableDirectory, nodes.WritableHandle)
 READ_METHODS = {name for kind in READING for name in vars(kind) if not name.startswith("_")}
 CHANGING = {name for kind in WRITING for name in vars(kind) if not name.startswith("_")} - READ_METHODS
@@ -22,9 +22,7 @@ def served() -> list[type]:
 
 def test_there_is_something_to_look_at() -> None:
     assert {"change", "set_xattr", "open_for", "create", "unlink", "rename", "write"} <= CHANGING
-    assert {"Document", "DocumentHandle", "Edition", "Folder", "FolderListing", "Link"} <= {
-        kind.__name__ for kind in served()
-    }
+    assert {"Document", "DocumentHandle", "Edition", "Folder", "Link"} <= {kind.__name__ for kind in served()}
 
 
 @pytest.mark.parametrize("kind", served())

@@ -1,12 +1,12 @@
 """Open files and what of them outlives a worker, without a mount."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 
 from fusefs.handles import Handles
-from fusefs.nodes import Listed, Listing, Realm
+from fusefs.nodes import Handle, Realm
 from fusefs.table import Kind, Table
 
 NODEID, FLAGS = 7, 0
@@ -23,17 +23,20 @@ class Asking(NamedTuple):
 CALLER = Asking(1, 2, 3)
 
 
-class Empty(Listing):
-    """An open directory with nothing in it."""
+class Empty(Handle):
+    """An open file with nothing in it."""
 
     def __init__(self, realm: Realm) -> None:
         self.realm = realm
 
-    def entries(self, cookie: int) -> Iterator[Listed]:
-        return iter(())
+    def read(self, offset: int, size: int) -> bytes:
+        return b""
 
-    def sync(self) -> Callable[[], None]:
-        return lambda: None
+    def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
+        return lambda: b""
+
+    def release(self) -> None:
+        """Nothing is held."""
 
 
 class Workers:
@@ -42,23 +45,23 @@ class Workers:
     def __init__(self) -> None:
         self._first = Table.create()
         self.table = self._first
-        self.handles: Handles[Listing] = Handles(Kind.DIRECTORY, self.table, lambda _: Empty(Realm()))
+        self.handles = Handles(self.table, lambda _: Empty(Realm()))
 
     def open(self, nodeid: int = NODEID, flags: int = FLAGS, caller: Asking = CALLER) -> int:
-        """Open a directory; nobody is told yet."""
+        """Open a file; nobody is told yet."""
         return self.handles.add(Empty(Realm()), nodeid, flags, caller)
 
     def replace(self) -> None:
         """The worker dies, and the next one takes over."""
         self.table = Table(self._first.descriptor)
-        self.handles = Handles(Kind.DIRECTORY, self.table, lambda _: Empty(Realm()))
+        self.handles = Handles(self.table, lambda _: Empty(Realm()))
         self.handles.resume()
         for nodeid in self.handles.left_on():
             self.handles.reopen(nodeid)
 
     def numbers(self) -> set[int]:
         """What is open for the worker that comes next."""
-        return {opened.number for opened in self.table.opened(Kind.DIRECTORY)}
+        return {opened.number for opened in self.table.opened(Kind.FILE)}
 
 
 @pytest.fixture

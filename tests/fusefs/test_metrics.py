@@ -23,7 +23,6 @@ class Served:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self.files: list[object] = []
-        self.listings: list[object] = []
         self.inodes: list[object] = []
 
 

@@ -1,6 +1,5 @@
 """Answering INIT: real bytes over a socket that stands for the device, as old and new kernels send them."""
 
-import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -100,25 +99,3 @@ def test_a_kernel_that_is_not_understood_is_told(
 
 def test_the_features_are_listed_by_their_bits() -> None:
     assert [feature.bit for feature in FEATURES] == sorted({feature.bit for feature in FEATURES})
-
-
-def test_the_device_takes_the_place_that_libfuse_knows(device: tuple[socket.socket, int]) -> None:
-    """What libfuse does is played: read INIT, answer it; then it finds the device under the same number."""
-    kernel, real = device
-    handover = session.Handover()
-    try:
-        assert handover.mountpoint == f"/dev/fd/{handover.descriptor}"
-        length, opcode, *_ = HEADER.unpack_from(request := os.read(handover.descriptor, 1 << 16))
-        major, minor, readahead, flags = struct.unpack_from("<IIII", request, HEADER.size)
-        assert (length, opcode) == (len(request), INIT)
-        assert (major, minor, readahead) == (7, 31, MAX_WRITE)
-        assert flags == sum(BITS[name] for name in (*KNOWN_TO_ALL, "MAX_PAGES"))
-        os.write(handover.descriptor, b"the answer of libfuse")
-
-        handover.adopt(real)
-
-        kernel.send(b"a request")
-        assert os.read(handover.descriptor, 100) == b"a request"
-        assert os.get_inheritable(handover.descriptor) is False
-    finally:
-        os.close(handover.descriptor)

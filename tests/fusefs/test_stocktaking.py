@@ -137,9 +137,7 @@ def change(workspace: Workspace, top: Path, names: list[Path], dice: random.Rand
             case 3:
                 folder.rename(name, folder_of(workspace, top, other), other_name, backing.RENAME_EXCHANGE)
             case 4:
-                listing = folder.listing()
-                list(listing.entries(0))
-                listing.release()
+                list(folder.entries(0))
             case 5:
                 folder.lookup(name)
 

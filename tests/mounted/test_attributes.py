@@ -100,6 +100,7 @@ OWNER_CHANGES: dict[str, Callable[[Path], object]] = {
     "uid": lambda path: os.chown(path, NOBODY, -1),
     "gid": lambda path: os.chown(path, -1, NOBODY),
     "both": lambda path: os.chown(path, NOBODY, NOBODY),
+    "none": lambda path: os.chown(path, -1, -1),
 }
 
 

@@ -183,6 +183,13 @@ def test_a_write_that_fits_in_part_is_short(turn: Turn) -> None:
     assert turn.charged() == turn.walked() == (TURN - BLOCK + KIB, 1)
 
 
+def test_it_is_short_also_where_the_file_could_be_mapped(turn: Turn) -> None:
+    with (turn.workspace / "file").open("w+b", buffering=0) as file:
+        file.truncate(TURN)
+        assert file.write(bytes(TURN)) == TURN - BLOCK
+    assert turn.charged() == turn.walked() == (TURN - BLOCK + KIB, 1)
+
+
 def test_filling_holes_takes_what_is_new_and_no_more(turn: Turn) -> None:
     """Blocks 1 and 4 are there; with room for two, a write of five takes 0 and 2 and ends before 3."""
     path = turn.workspace / "sparse"

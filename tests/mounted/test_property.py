@@ -99,7 +99,7 @@ class SideBySide(RuleBasedStateMachine):
     def chmod(self, path: bytes, mode: int) -> None:
         self.both(lambda root: os.chmod(root + b"/" + path, mode))
 
-    @rule(path=PATHS, uid=st.sampled_from([-1, 0, 1000]), gid=st.sampled_from([0, 1000]))  # -1, -1: docs/posix.md
+    @rule(path=PATHS, uid=st.sampled_from([-1, 0, 1000]), gid=st.sampled_from([-1, 0, 1000]))
     def chown(self, path: bytes, uid: int, gid: int) -> None:
         self.both(lambda root: os.lchown(root + b"/" + path, uid, gid))
 
@@ -112,9 +112,9 @@ class SideBySide(RuleBasedStateMachine):
 
         self.both(set_and_read)
 
-    @rule(path=PATHS, value=st.binary(max_size=300))
-    def setxattr(self, path: bytes, value: bytes) -> None:
-        self.both(lambda root: os.setxattr(root + b"/" + path, "user.note", value))
+    @rule(path=PATHS, value=st.binary(max_size=300), flags=st.sampled_from([0, os.XATTR_CREATE, os.XATTR_REPLACE]))
+    def setxattr(self, path: bytes, value: bytes, flags: int) -> None:
+        self.both(lambda root: os.setxattr(root + b"/" + path, "user.note", value, flags))
 
     @rule(path=PATHS)
     def removexattr(self, path: bytes) -> None:

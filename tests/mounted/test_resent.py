@@ -25,14 +25,35 @@ Table.add = add_and_die
 """
 
 
+DIE_AFTER_SETXATTR = """
+import os, signal
+from fusefs import disk
+
+setxattr = disk.setxattr
+
+def set_and_die(*arguments, **named):
+    setxattr(*arguments, **named)
+    if os.path.exists({order!r}):
+        os.unlink({order!r})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+disk.setxattr = set_and_die
+"""
+
+
+def begins_to_die(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch, daemon: Daemon) -> Path:
+    """Start a daemon whose worker dies where the script says so, before it has answered, once this file is there."""
+    order = folder / "die"
+    (folder / "sitecustomize.py").write_text(script.format(order=str(order)))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    daemon.start()
+    return order
+
+
 @pytest.fixture
 def die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_daemon: Daemon) -> Path:
-    """A running daemon whose worker dies in the next opening, before it has answered, once this file is there."""
-    order = tmp_path / "die"
-    (tmp_path / "sitecustomize.py").write_text(DIE_AFTER_OPENING.format(order=str(order)))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    stopped_daemon.start()
-    return order
+    """A running daemon whose worker dies in the next opening."""
+    return begins_to_die(DIE_AFTER_OPENING, tmp_path, monkeypatch, stopped_daemon)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +84,21 @@ def test_an_opening_that_was_not_answered_leaves_no_handle(
     assert len(os.listdir(hidden)) == 1
     os.close(opened)
     assert holds_within(10, lambda: not os.listdir(hidden))
+
+
+@pytest.mark.parametrize("flags", [0, os.XATTR_CREATE, os.XATTR_REPLACE], ids=["any", "create", "replace"])
+def test_an_attribute_that_was_set_and_not_answered_is_set(
+    stopped_daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int
+) -> None:
+    order = begins_to_die(DIE_AFTER_SETXATTR, tmp_path, monkeypatch, stopped_daemon)
+    path = Path(stopped_daemon.begin()["workspace"], "file")
+    path.touch()
+    if flags == os.XATTR_REPLACE:
+        os.setxattr(path, "user.note", b"old")
+    order.touch()
+
+    os.setxattr(path, "user.note", b"new", flags)
+
+    assert not order.exists()
+    assert stopped_daemon.status()["restarts"] == 1
+    assert os.getxattr(path, "user.note") == b"new"
