@@ -16,6 +16,7 @@ from fusefs import again, answers
 from fusefs.answers import Space
 from fusefs.backing import RENAME_EXCHANGE
 from fusefs.careful import Careful, on_behalf_of
+from fusefs.counting import StillCounting
 from fusefs.handlers import Later, Reply, changing, file_handler, handler, mindful_handler, of_file
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
@@ -208,7 +209,11 @@ class Operations:
 
     async def _read_waiting(self, handle: Handle, offset: int, size: int) -> Reply:
         realm = handle.realm
-        return self._counted(realm, await self._in_thread(realm, handle.read_waiting(offset, size)))
+        while True:
+            try:
+                return self._counted(realm, await self._in_thread(realm, handle.read_waiting(offset, size)))
+            except StillCounting as still:  # of a context: it was evicted, or has changed, meanwhile
+                await still.counted.wait()
 
     def _counted(self, realm: Realm, data: Reply) -> Reply:
         self.recorder.read_bytes += len(data)

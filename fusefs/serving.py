@@ -158,10 +158,14 @@ class Serving:
 
     async def _once_counted(self, kind: Kind, arguments: tuple[Any, ...], still: StillCounting) -> Any:  # noqa: ANN401
         """Call a method again that needs totals which are still being counted, once they are known."""
-        await still.counted.wait()
-        if kind.handler.find is not None:
-            return self._in_turn(kind, arguments)
-        return kind.method(*arguments)
+        while True:
+            await still.counted.wait()
+            if kind.handler.find is not None:
+                return self._in_turn(kind, arguments)
+            try:
+                return kind.method(*arguments)
+            except StillCounting as again:
+                still = again
 
     def _send(self, kind: Kind, header: Header, begun: int, answer: Reply) -> None:
         if kind.is_answered:
