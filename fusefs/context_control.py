@@ -1,7 +1,6 @@
 """The control interface to contexts: publish, roll back, look, and read, each as far as a rule lets it be seen."""
 
 import base64
-import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -11,15 +10,15 @@ from urllib.parse import unquote_to_bytes
 import trio
 from fastapi import Depends, FastAPI, Path, Query, Request
 
-from fusefs import backing
 from fusefs.context.generations import Generation
 from fusefs.context.inspection import Inspection
 from fusefs.context.library import Library
-from fusefs.context.reading import once_read
+from fusefs.context.reading import piece_of
 from fusefs.context.trees import Entry, Kind
 from fusefs.context_messages import (
     MOST_BYTES,
     MOST_ENTRIES,
+    MOST_OFFSET,
     Damage,
     EntryKind,
     EntryView,
@@ -177,15 +176,15 @@ def _add_looking(app: FastAPI, library: Library, turns: Turns, view: "Views") ->
         generation: Number = None,
         agent: Agent = None,
         turn: Turn = None,
-        offset: Annotated[int, Query(ge=0)] = 0,
+        offset: Annotated[int, Query(ge=0, le=MOST_OFFSET)] = 0,
         bytes: Annotated[int, Query(ge=1, le=MOST_BYTES)] = MOST_BYTES,
     ) -> FileView:
         """A piece of a file, whose content was compared with its digest; `cut` tells whether it goes on."""
         checked = check_path(raw or b"")
         seen = await view(org, generation, agent, turn)
         entry = await _in_thread(library, partial(seen.inspection.file, checked))
-        descriptor = await once_read(partial(library.shelf.reading.content, entry.digest, entry.number))
-        piece = await _in_thread(library, backing.in_thread(descriptor, lambda d: os.pread(d, bytes, offset)))
+        begin = min(offset, entry.number)
+        piece = await piece_of(library.shelf.reading, entry.digest, entry.number, begin, bytes)
         return FileView(
             org=org,
             generation=seen.generation.number,

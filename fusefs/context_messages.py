@@ -13,6 +13,8 @@ MOST_ASKED = 500
 MOST_ENTRIES = 10_000
 MOST_BYTES = 4 << 20
 """Of entries, and of a file's content, in one answer."""
+MOST_OFFSET = (1 << 63) - 1
+"""The last byte that a file of Linux can have."""
 OBJECTS = "application/vnd.fusefs.objects"
 """The media type of what is sent to be published: fusefs.context.store.Receiving tells its form."""
 

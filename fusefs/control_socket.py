@@ -31,7 +31,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fusefs import logs, problems
+from fusefs import logs, private, problems, unread
 from fusefs.underway import Underway
 
 log = logging.getLogger(__name__)
@@ -165,6 +165,7 @@ def _with_peer(app: FastAPI, peer: Peer, underway: Underway) -> ASGIApp:
         with underway.request(scope), logs.request(id):
             log.debug("%s %s from uid %d (pid %d)", scope.get("method"), scope.get("path"), peer.uid, peer.pid)
             streamed = STREAMED.fullmatch(scope.get("path", ""))
+            receive, send = unread.dropped(scope, receive, send)
             taken = receive if streamed else _bounded(receive)
             with suppress(ClientDisconnect):  # in the middle of what it was sending: there is nobody to be answered
                 await app({**scope, PEER: peer}, taken, _naming(id, send))
@@ -224,7 +225,7 @@ def listening(path: Path, operator_gid: int | None) -> Iterator[socket.socket]:
     Raises SocketUnusable where another daemon answers there, or the socket cannot be made.
     """
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        private.make_folder(path.parent, 0o755)
         _remove_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:

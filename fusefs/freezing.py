@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from fusefs import backing
+from fusefs import backing, private
 from fusefs.court import Court
 from fusefs.journal import AttachmentRecord
 from fusefs.judging import Judged, judge_by_name
@@ -160,7 +160,7 @@ class Freezer:
 
     def _copy(self, source: int, path: Path) -> int:
         """Copy what a file may have, and a byte more; answers a descriptor of the copy."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private.make_folder(self._folder)
         copy = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
         try:
             left = outbox.MOST_FILE_BYTES + 1

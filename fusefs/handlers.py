@@ -38,13 +38,15 @@ class Handler:
     """One kind of request.
 
     `method` answers at once. `prepare` takes the same arguments, and gives what answers when its turn has come, for a
-    request that has to wait for others. `find` is None for a method that minds careful turns by itself.
+    request that has to wait for others, or may have been applied by an earlier worker. `find` is None for a method that
+    minds careful turns by itself. `is_change` tells of what cannot be made twice.
     """
 
     name: str
     method: Method
     prepare: Callable[..., Callable[[], Any]]
     find: Find | None
+    is_change: bool = False
 
 
 async def of_inode(operations: Any, nodeid: int) -> Realm | None:  # noqa: ANN401 - Operations are above this
@@ -85,11 +87,7 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Callable[[Call
         name = method.__name__
 
         def change(operations: Any, *arguments: Any) -> Answer:  # noqa: ANN401 - as the method has them
-            in_hand = operations.in_hand
-            operation: Operation = (name, *arguments[:identified_by])
-            if in_hand.has_left:
-                return prepare(operations, *arguments)()
-            in_hand.take(operation)
+            operations.in_hand.take((name, *arguments[:identified_by]))
             return method(operations, *arguments)
 
         def prepare(operations: Any, *arguments: Any) -> Callable[[], Answer]:  # noqa: ANN401 - as the method has them
@@ -104,6 +102,6 @@ def changing(identified_by: int, again: Callable[..., Answer]) -> Callable[[Call
 
             return run
 
-        return Handler(name, change, prepare, of_inode)
+        return Handler(name, change, prepare, of_inode, is_change=True)
 
     return decorate

@@ -39,16 +39,19 @@ class InHand:
 
     @property
     def has_left(self) -> bool:
-        """Whether an earlier worker has left any that was not asked about yet."""
+        """Whether an earlier worker has left any that may still be asked about."""
+        if self._left and time.monotonic() >= self._until:
+            self._left.clear()
         return bool(self._left)
 
     def left(self, operation: Operation) -> Operation | None:
         """What an earlier worker had put down of this operation, once; None where it was another, or none."""
-        left = next((left for left in self._left if left[: len(operation)] == operation), None)
-        if left is None:
+        if not self.has_left:
             return None
-        self._left.remove(left)
-        return left if time.monotonic() < self._until else None
+        left = next((left for left in self._left if left[: len(operation)] == operation), None)
+        if left is not None:
+            self._left.remove(left)
+        return left
 
 
 def _loaded(record: bytes) -> Operation | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database, Migrations
 
+from fusefs import private
 from fusefs.journal_schema import SCHEMA
 
 BUSY_SECONDS = 10.0  # an operator's `sqlite3 journal.db` may hold the file for a moment
@@ -106,6 +107,7 @@ class Journal:
         """Open the journal at `path`; make it where there is none, bring an older one up to date."""
         self._path = path
         self._using = threading.Lock()
+        private.make_database(path)
         with self._explained():
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
         self._db = Database(connection)

@@ -15,6 +15,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from fusefs import private
 from fusefs.disk import exchange  # the call itself: threads use it
 from policy import keys
 
@@ -36,9 +37,8 @@ class Layout:
         self.contexts = state / "context"
         self.journal = state / "journal.sqlite"
         try:
-            state.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self.turns, self.ended, self.kept):
-                _make_missing(folder)
+                private.make_folder(folder)
             if not os.access(self.turns, os.W_OK | os.X_OK):
                 raise PermissionError(f"{self.turns} is not writable")
         except OSError as error:
@@ -51,7 +51,7 @@ class Layout:
     def orphans(self, key: str) -> Path:
         """Where the files of a live turn lie that have no name any more, but are open; made where it is missing."""
         folder = self.turns / key / "open"
-        _make_missing(folder)
+        private.make_folder(folder)
         return folder
 
     def lock(self) -> int:
@@ -134,15 +134,10 @@ class Layout:
     def set_aside(self, key: str) -> Path:
         """Keep a tree that no turn is known of; answers where it lies now."""
         lost = self.state / "lost"
-        _make_missing(lost)
+        private.make_folder(lost)
         os.rename(self.turns / key, lost / key)
         return lost / key
 
 
 def _trees(folder: Path) -> list[Path]:
     return [Path(entry.path) for entry in os.scandir(folder) if keys.is_key(entry.name) and entry.is_dir()]
-
-
-def _make_missing(folder: Path) -> None:
-    if not folder.is_dir():  # on a disk that takes no changes now, even mkdir(2) of what is there would wait
-        folder.mkdir(mode=0o700, exist_ok=True)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from fusefs import private
 from fusefs.journal import JournalUnusable, TurnRecord
 
 MOST_ROWS = 5_000_000
@@ -96,6 +97,7 @@ class OperationRecords:
         self._path = path
         self._using = threading.Lock()
         self._whose: dict[str, int] = {}
+        private.make_database(path)
         with self._explained():
             self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")

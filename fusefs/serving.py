@@ -108,16 +108,18 @@ class Serving:
         if kind is None:
             self._send_error(header, errno.ENOSYS)
             return
+        operations = self._operations
         begun = perf_counter_ns()
         arguments = kind.arguments(header, request)
+        handler = kind.handler
         answer: Any
         try:
-            if self._operations.careful and kind.handler.find is not None:
+            if (operations.careful and handler.find) or (handler.is_change and operations.in_hand.has_left):
                 answer = self._in_turn(kind, arguments)
             else:
                 answer = kind.method(*arguments)
-        except StillCounting as still:
-            answer = Later(partial(self._once_counted, kind, _kept(arguments), still))
+        except StillCounting:
+            answer = self._in_turn(kind, arguments)
         except Exception as error:
             self._fail(kind, header, arguments, begun, error)
             return
@@ -133,7 +135,10 @@ class Serving:
     ) -> None:
         try:
             while isinstance(answer, Later):
-                answer = await answer.wait()
+                try:
+                    answer = await answer.wait()
+                except StillCounting as still:
+                    await still.counted.wait()
         except Exception as error:
             self._fail(kind, header, (about,), begun, error)
         else:
@@ -143,26 +148,14 @@ class Serving:
             self._room.release()
 
     def _in_turn(self, kind: Kind, arguments: tuple[Any, ...]) -> Later[Any]:
-        """The answer of a request that may be about a careful turn."""
+        """The answer of a request that may have to wait: for its turn, or for totals that are still being counted."""
         arguments = _kept(arguments)
         call = kind.handler.prepare(self._operations, *arguments)
         return Later(partial(self._run_in_turn, kind.handler, arguments[0], call))
 
     async def _run_in_turn(self, handler: Handler, about: int, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the method answers
-        assert handler.find is not None
-        while True:
-            realm = await handler.find(self._operations, about)
-            try:
-                return call() if realm is None or realm.careful is None else await realm.careful.run(call)
-            except StillCounting as still:
-                await still.counted.wait()
-
-    async def _once_counted(self, kind: Kind, arguments: tuple[Any, ...], still: StillCounting) -> Any:  # noqa: ANN401
-        """Call a method again that needs totals which are still being counted, once they are known."""
-        await still.counted.wait()
-        if kind.handler.find is not None:
-            return self._in_turn(kind, arguments)
-        return kind.method(*arguments)
+        realm = None if handler.find is None else await handler.find(self._operations, about)
+        return call() if realm is None or realm.careful is None else await realm.careful.run(call)
 
     def _send(self, kind: Kind, header: Header, begun: int, answer: Reply) -> None:
         if kind.is_answered:

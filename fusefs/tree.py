@@ -116,6 +116,9 @@ class FixedDirectory(FixedNode, Directory):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return child, child.attributes()
 
+    def get_xattr(self, name: bytes) -> Value:
+        return super().get_xattr(name) if self.parent is self else self.parent.get_xattr(name)
+
     def entries(self, cookie: int) -> Iterator[Listed]:
         dots = ((b".", self), (b"..", self.parent))
         there = [Listed(at, name, node, node.attributes()) for at, (name, node) in enumerate(dots, 1)]

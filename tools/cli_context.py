@@ -1,6 +1,7 @@
 """The commands about contexts: context publish, list, read, history, rollback, verify."""
 
 import base64
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from fusefs.context_messages import EntryKind, EntryView, FolderView, Generation
 from policy.refusals import NotCanonical
 from tools import context_questions
 from tools.cli_calls import asked
-from tools.cli_output import Output, command, size, table
+from tools.cli_output import Output, command, one_line, size, table
 from tools.context_client import ContextClient
 from tools.context_questions import Whose
 from tools.exits import Exit, Failure
@@ -32,10 +33,10 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @command("publish")
 @click.argument("org")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path())
 @click.option("--base", type=click.IntRange(min=0), metavar="GENERATION", help="Only on top of this one; 0: the first.")
 @click.option("--repair", is_flag=True, help="Send again what was damaged in the store.")
-def publish(output: Output, org: str, folder: Path, base: int | None, repair: bool) -> None:
+def publish(output: Output, org: str, folder: str, base: int | None, repair: bool) -> None:
     """Publish DIR as the next generation of ORG's context: seen at once by operators, and by turns that begin then.
 
     Where anybody else publishes meanwhile, this is refused. Names that are not canonical, links that leave DIR,
@@ -44,11 +45,13 @@ def publish(output: Output, org: str, folder: Path, base: int | None, repair: bo
     from tools.publishing import publish as publish_folder  # other commands are quicker without
     from tools.surveying import Changed, Unfit
 
-    if not folder.is_dir():
-        raise Failure(f"{folder} is no folder that can be read; right: the folder to publish", Exit.USAGE)
+    if not os.path.isdir(folder):  # an empty name, which a Path would take for the folder that one is in
+        raise Failure(
+            f"{folder or ascii(folder)} is no folder that can be read; right: the folder to publish", Exit.USAGE
+        )
     with ContextClient(output.socket) as client:
         try:
-            made = publish_folder(client, org, folder, base, progress, repair=repair)
+            made = publish_folder(client, org, Path(folder), base, progress, repair=repair)
         except (Unfit, NotCanonical) as error:
             raise Failure(str(error), Exit.REFUSED) from error
         except (Changed, OSError) as error:
@@ -101,7 +104,7 @@ def _listed(entries: Iterable[EntryView]) -> Iterator[str]:
         length = "-" if entry.size is None else str(entry.size)
         modified = "-" if entry.modified_at is None else f"{entry.modified_at:%Y-%m-%dT%H:%M:%SZ}"
         mark = {EntryKind.FOLDER: "/", EntryKind.LINK: f" -> {entry.target}", EntryKind.FILE: ""}[entry.kind]
-        yield f"{length:>12}  {modified:20}  {entry.name}{mark}"
+        yield f"{length:>12}  {modified:20}  {one_line(entry.name + mark)}"
 
 
 @command("read")
@@ -170,7 +173,7 @@ def verify(output: Output, org: str) -> None:
     with ContextClient(output.socket) as client:
         found = client.ask(context_questions.verify(org))
     lines = [f"{found.files} files in {found.folders} folders, {size(found.bytes)}: {len(found.damaged)} damaged"]
-    lines += [f"generation {each.generation}: {each.path}: {each.reason}" for each in found.damaged]
+    lines += [f"generation {each.generation}: {one_line(each.path)}: {each.reason}" for each in found.damaged]
     output.answer(found, lines)
     if found.damaged:
         sys.exit(Exit.FAILED)

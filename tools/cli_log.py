@@ -8,7 +8,7 @@ import click
 
 from fusefs.call_messages import Operation, Operations
 from fusefs.operation_kinds import Op
-from tools.cli_output import Output, command
+from tools.cli_output import Output, command, one_line
 from tools.exits import Exit, Failure
 
 _AGO = re.compile(r"(\d+)([smhd])")
@@ -62,9 +62,4 @@ def _line(operation: Operation) -> str:
     about = f"{operation.turn} ({whose})" if operation.turn is not None else operation.org or "-"
     by = "" if operation.who == "program" else f"  by {operation.who}"
     result = "" if operation.result == "ok" else f"  {operation.result}"
-    return f"{at}  {about}  {operation.op:8} {_one_line(operation.path)}{result}{by}"
-
-
-def _one_line(text: str) -> str:
-    """`text` with what does not print escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f"{at}  {about}  {operation.op:8} {one_line(operation.path)}{result}{by}"

@@ -50,7 +50,7 @@ class Output:
 
     def note(self, message: str) -> None:
         """Tell people something on the side."""
-        click.echo(message, err=True)
+        click.echo("\n".join(map(one_line, message.split("\n"))), err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,11 @@ def fail(failure: Failure, output: Output) -> NoReturn:
         print_json(about if failure.problem is None else failure.problem.model_dump(exclude_none=True))
     output.note(f"fusefs: {failure}")
     sys.exit(failure.exit)
+
+
+def one_line(text: str) -> str:
+    """`text` with what does not print escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def size(amount: int | None) -> str:

@@ -1,9 +1,10 @@
 """What is asked of the control interface about contexts."""
 
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from urllib.parse import quote
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fusefs.context_messages import (
     MOST_BYTES,
@@ -17,8 +18,11 @@ from fusefs.context_messages import (
     Rollback,
     Verified,
 )
+from fusefs.messages import Component, Problem
 from tools.questions import Question, component
+from tools.reaching import Refused
 
+_ORG: TypeAdapter[str] = TypeAdapter(Component)
 LISTED_ENTRIES, LISTED_BYTES, READ_BYTES = 1000, 64 << 10, 256 << 10
 """What a program gets at once, unless it asks for more or less."""
 VERIFY_SECONDS = 3600.0
@@ -26,8 +30,18 @@ VERIFY_SECONDS = 3600.0
 
 
 def path_of(org: str) -> str:
-    """The address of an org's context."""
+    """The address of an org's context. Raises Refused (400), as the daemon would, for what is no name of an org."""
+    try:
+        _ORG.validate_python(org)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise _bad_request(f"org {org!a} {reason}; right: one name, such as acme") from error
     return f"/v1/context/{component(org)}"
+
+
+def _bad_request(detail: str) -> Refused:
+    status = HTTPStatus.BAD_REQUEST
+    return Refused(Problem(title=status.phrase, status=status, detail=detail))
 
 
 def objects_path(org: str) -> str:
@@ -84,14 +98,28 @@ EVERYTHING = Whose()
 
 
 def _query(path: str | None, whose: Whose, **more: object) -> str:
-    """A query by hand: a path that is not UTF-8 has to come to the daemon as it is, to be refused there."""
+    """A query by hand: a path that is not UTF-8 has to come to the daemon as it is, to be refused there.
+
+    Raises Refused (400) for anything else that is not: it would come to the daemon as something that is.
+    """
     fields = {"path": path, **asdict(whose), **more}
+    for name, value in fields.items():
+        if name != "path" and not _is_utf8(str(value)):
+            raise _bad_request(f"{name} {value!a} is not UTF-8")
     quoted = (
         f"{name}={quote(str(value), safe='', errors='surrogateescape')}"
         for name, value in fields.items()
         if value is not None
     )
     return "&".join(quoted)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def list_folder(

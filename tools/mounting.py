@@ -128,7 +128,7 @@ def start(command: list[str], log: Path) -> Ready:
     Raises Failure with what the daemon said, or the end of its log where it died without a word.
     """
     try:
-        output = open(log, "ab")  # noqa: SIM115 - closed below; only the open may fail like this
+        output = open(log, "ab", opener=_private)  # noqa: SIM115 - closed below; only the open may fail like this
     except OSError as error:
         raise Failure(f"cannot write {log}: {error.strerror}") from error
     reading, writing = os.pipe()
@@ -147,6 +147,10 @@ def start(command: list[str], log: Path) -> Ready:
         finally:
             os.close(writing)
         return _await_ready(daemon, answer, log, begin)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _await_ready(daemon: subprocess.Popen[bytes], answer: BinaryIO, log: Path, begin: int) -> Ready:

@@ -3,7 +3,6 @@
 The daemon never reads the folder itself: it has more rights than whoever publishes. It checks all that it is sent.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -41,6 +40,7 @@ def publish(
     `repair`: send again whatever the store lacks, also of folders that it has. Raises Unfit, Changed, OSError,
     NotCanonical, ControlError; Refused with status 409 where somebody else has published meanwhile.
     """
+    context_questions.path_of(org)  # what is no org's name is refused before the folder is read
     if base is None:
         base = _newest(client, org)
     cache = StatCache.of(folder)
@@ -131,10 +131,8 @@ def _file(survey: Survey, digest: bytes) -> Sent:
     place, seen = survey.files[digest]
 
     def pieces() -> Iterator[bytes]:
-        with os.fdopen(survey.open(place, seen), "rb") as file:
-            yield b"f" + seen.signature.size.to_bytes(8, "little")
-            while piece := file.read(1 << 18):
-                yield piece
+        yield b"f" + seen.signature.size.to_bytes(8, "little")
+        yield from survey.read(place, seen)
 
     return seen.signature.size, pieces
 

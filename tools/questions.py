@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
@@ -55,6 +55,23 @@ class Question(Generic[T]):
             return [self]
         again = replace(self, query={**(self.query or {}), **(self.repeated or {})})
         return [self, *[again] * (TRIES - 1)]
+
+    @property
+    def address(self) -> str:
+        """The path with the query. What is not UTF-8 comes as it is, to be refused by the daemon."""
+        if not self.query:
+            return self.path
+        return f"{self.path}{'&' if '?' in self.path else '?'}{urlencode(self.query, errors='surrogateescape')}"
+
+    @property
+    def content(self) -> bytes | None:
+        """The body, as JSON in ASCII: what is not UTF-8 is in it, too, to be refused by the daemon."""
+        return None if self.body is None else json.dumps(self.body).encode("ascii")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the body is."""
+        return {} if self.body is None else {"content-type": "application/json"}
 
     @property
     def patience(self) -> float:

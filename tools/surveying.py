@@ -5,12 +5,14 @@ It is walked with the rights of whoever publishes. Everything is reached by dire
 and no symbolic link is followed: so whoever may change the folder meanwhile can lead it nowhere else.
 """
 
+import errno
 import hashlib
 import os
 import resource
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,11 @@ from tools.stat_cache import Signature, StatCache
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PIECE = 1 << 18
+MOST_NAMED = 20
+"""Of the files that have changed, the message names so many."""
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""What an open answers where another thing has taken a file's place, or none."""
 _WHAT = {
     stat.S_IFBLK: "is a block device",
     stat.S_IFCHR: "is a character device",
@@ -39,7 +46,18 @@ class Unfit(Exception):
 
 
 class Changed(Exception):
-    """A file is not what it was a moment ago."""
+    """Files are not what they were a moment ago; `paths` are all of them, of which the message names the first."""
+
+    def __init__(self, paths: Sequence[bytes]) -> None:
+        self.paths = paths
+        named = list(map(_shown, paths[:MOST_NAMED]))
+        if len(paths) == 1:
+            super().__init__(f"{named[0]} has changed while it was being published")
+            return
+        more = [f"and {len(paths) - MOST_NAMED} more"] if len(paths) > MOST_NAMED else []
+        super().__init__(
+            "\n".join([f"{len(paths)} files have changed while they were being published:", *named, *more])
+        )
 
 
 class Seen(NamedTuple):
@@ -149,43 +167,86 @@ class Survey:
         return False
 
     def _refuse(self, path: bytes, reason: str) -> None:
-        shown = path.decode(errors="surrogateescape")
-        self.offenders.append(f"{shown if shown.isprintable() else ascii(shown)} {reason}")
+        self.offenders.append(f"{_shown(path)} {reason}")
 
     def hash(self, cache: StatCache, hashed: Callable[[int], None]) -> None:
-        """Find out what each file is; `hashed` is told of each with its size. Raises Changed, OSError."""
+        """Find out what each file is; `hashed` is told of each with its size.
+
+        Raises Changed, and Unfit with all that cannot be read.
+        """
         for place in self.places:
             for seen in place.files:
                 path = place.below(seen.name)
                 digest = cache.digest(path, seen.signature)
                 if digest is None:
-                    digest = self._digest(place, seen)
+                    try:
+                        digest = self._digest(place, seen)
+                    except Unfit as unfit:
+                        self.offenders += unfit.offenders
+                        continue
                     cache.put(path, seen.signature, digest)
                 self.files[digest] = (place, seen)
                 hashed(seen.signature.size)
+        if self.offenders:
+            raise Unfit(sorted(self.offenders))
         self._make_trees(cache)
 
     def _digest(self, place: Place, seen: Seen) -> bytes:
-        descriptor = self.open(place, seen)
-        with os.fdopen(descriptor, "rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+        found = hashlib.sha256()
+        for piece in self.read(place, seen):
+            found.update(piece)
+        return found.digest()
 
-    def open(self, place: Place, seen: Seen) -> int:
-        """A descriptor of a file that was found. Raises Changed, OSError."""
-        descriptor = os.open(seen.name, _FILE, dir_fd=self._enter(place.path))
-        st = os.fstat(descriptor)
-        if Signature.of(st) != seen.signature or not stat.S_ISREG(st.st_mode):
-            os.close(descriptor)
-            raise Changed(f"{os.fsdecode(place.below(seen.name))} has changed while it was being published")
-        return descriptor
+    def read(self, place: Place, seen: Seen) -> Iterator[bytes]:
+        """The content of a file that was found, in pieces. Raises Changed, Unfit where it cannot be read."""
+        path = place.below(seen.name)
+        try:
+            with self._open(place, seen) as file:
+                left = seen.signature.size
+                while piece := file.read(min(_PIECE, left)):
+                    yield piece
+                    left -= len(piece)
+                is_same = not left and self._is(seen, os.fstat(file.fileno()))
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise Unfit([f"{_shown(path)} cannot be read: {error.strerror}"]) from error
+            is_same = False
+        if not is_same:
+            raise Changed(self._changed(path))
+
+    def _open(self, place: Place, seen: Seen) -> FileIO:
+        file = FileIO(os.open(seen.name, _FILE, dir_fd=self._enter(place.path)))
+        if not self._is(seen, os.fstat(file.fileno())):
+            file.close()
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return file
+
+    @staticmethod
+    def _is(seen: Seen, st: os.stat_result) -> bool:
+        """Whether it is the file that was found, as it was."""
+        return stat.S_ISREG(st.st_mode) and Signature.of(st) == seen.signature
+
+    def _changed(self, first: bytes) -> list[bytes]:
+        """All files that are not what they were, after one that is not."""
+        every = ((place, seen) for place in self.places for seen in place.files)
+        others = (place.below(seen.name) for place, seen in every if not self._is_there(place, seen))
+        return [first, *(path for path in others if path != first)]
+
+    def _is_there(self, place: Place, seen: Seen) -> bool:
+        try:
+            return self._is(seen, os.stat(seen.name, dir_fd=self._enter(place.path), follow_symlinks=False))
+        except OSError:
+            return False
 
     def _enter(self, path: bytes) -> int:
         if self._here is None or self._here[0] != path:
             self._leave()
             here = os.dup(self._top)
             for name in path.split(b"/") if path else ():
-                there = os.open(name, _FOLDER, dir_fd=here)
-                os.close(here)
+                try:
+                    there = os.open(name, _FOLDER, dir_fd=here)
+                finally:
+                    os.close(here)
                 here = there
             self._here = path, here
         return self._here[1]
@@ -223,3 +284,9 @@ class Survey:
     def file_count(self) -> int:
         """How many files there are."""
         return sum(len(place.files) for place in self.places)
+
+
+def _shown(path: bytes) -> str:
+    """A path for people, in one line."""
+    shown = path.decode(errors="surrogateescape")
+    return shown if shown.isprintable() else ascii(shown)

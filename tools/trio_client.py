@@ -203,5 +203,9 @@ class TrioClient:
     async def _request(self, question: Question[T]) -> httpx.Response:
         timeout = question.patience if self._timeout is None else self._timeout
         return await self._http.request(
-            question.method, question.path, json=question.body, params=question.query, timeout=timeout
+            question.method,
+            question.address,
+            content=question.content,
+            headers=question.headers,
+            timeout=timeout,
         )

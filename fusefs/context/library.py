@@ -105,8 +105,8 @@ class Library:
         generation = self._known.get(org, {}).get(number or 0)
         if generation is None:
             return None
-        published_ns = _nanoseconds(generation)
-        return root_folder(self.shelf, nodeid, realm, generation.root, sight, published_ns, parent)
+        number_of_org, published_ns = root_number(generation.org, 0), _nanoseconds(generation)
+        return root_folder(self.shelf, nodeid, realm, number_of_org, generation.root, sight, published_ns, parent)
 
     def turn_ended(self, nodeid: int) -> None:
         """A turn shows nothing of its context any more."""
@@ -130,7 +130,7 @@ class Library:
         """Take files and folders into the store. Raises NotATree, NotCanonical, Incomplete, OSError."""
         receiving = Receiving(self.store)
         try:
-            async with aclosing(_gathered(stream)) as pieces:
+            async with aclosing(stream), aclosing(_gathered(stream)) as pieces:
                 async for piece in pieces:
                     async with self._changing:
                         await trio.to_thread.run_sync(receiving.feed, piece)
@@ -186,9 +186,9 @@ class Library:
         edition = self._editions.get(org)
         if edition is None:
             edition = self._editions[org] = Edition(self.shelf, root_number(org, 0), self._shown)
-        place = root_number(org, number)
+        place, realm, published_ns = root_number(org, number), self.shelf.realm, _nanoseconds(generation)
         edition.generations[number] = root_folder(
-            self.shelf, place, self.shelf.realm, generation.root, ALL, _nanoseconds(generation), self._shown
+            self.shelf, place, realm, edition.nodeid, generation.root, ALL, published_ns, self._shown
         )
         edition.newest = max(edition.newest, number)
         self._known.setdefault(org, {})[number] = generation
@@ -203,6 +203,7 @@ class Library:
             damaged = {wrong.damaged.digest: wrong.damaged for wrong in found.wrong}
             await trio.to_thread.run_sync(self.store.put_aside, damaged)
         self.shelf.reading.forget(set(damaged))
+        await self.shelf.forget_pages(damaged)
         for each in damaged.values():
             self._events.tell(Kind.CONTEXT_DAMAGED, sha256=each.digest.hex(), reason=each.why)
         return found

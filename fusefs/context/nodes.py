@@ -11,11 +11,10 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from fusefs import backing
 from fusefs.context.numbers import Meaning
 from fusefs.context.reading import Near
 from fusefs.context.trees import Entry, Kind, Tree
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Symlink
+from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Symlink, Value
 from fusefs.tree import Made
 from policy.refusals import Stale
 from policy.visibility import Sight
@@ -47,7 +46,7 @@ class ContextNode(Node):
     def unused(self) -> None:
         self.shelf.let_go(self)
 
-    def get_xattr(self, name: bytes) -> bytes:
+    def get_xattr(self, name: bytes) -> Value:
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
     def list_xattrs(self) -> list[bytes]:
@@ -55,7 +54,7 @@ class ContextNode(Node):
 
 
 class Document(ContextNode, File):
-    """A file, wherever it lies: all of the same content, time and mode are one inode."""
+    """A file, wherever it lies: all of an org that have the same content, time and mode are one inode."""
 
     __slots__ = ("_attributes", "digest", "near", "size")
 
@@ -85,14 +84,17 @@ class DocumentHandle(Handle):
         self.number = document.nodeid
 
     def read(self, offset: int, size: int) -> bytes | memoryview:
-        return self._document.shelf.reader.read(self._descriptor(), offset, size)
+        document = self._document
+        reading = document.shelf.reading
+        content = reading.content(document.digest, document.size, document.near)
+        piece = document.shelf.reader.read(content.descriptor, offset, size)
+        reading.look_again(document.digest, content)
+        return piece
 
     def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
-        return backing.in_thread(self._descriptor(), lambda descriptor: os.pread(descriptor, size, offset))
-
-    def _descriptor(self) -> int:
         document = self._document
-        return document.shelf.reading.content(document.digest, document.size, document.near)
+        content = document.shelf.reading.unchanged(document.digest, document.size, document.near)
+        return content.in_thread(offset, size)
 
     def release(self) -> None:
         """Nothing is held."""
@@ -118,13 +120,14 @@ class Link(ContextNode, Symlink):
 class Folder(ContextNode, Directory):
     """A folder of one generation in one place, of which as much is there as may be seen from that place."""
 
-    __slots__ = ("_folders", "_tree", "digest", "parent", "published_ns", "root", "sight")
+    __slots__ = ("_tree", "digest", "folders", "org", "parent", "published_ns", "root", "sight")
 
     def __init__(
         self,
         shelf: "Shelf",
         nodeid: int,
         realm: Realm,
+        org: int,
         digest: bytes,
         sight: Sight,
         published_ns: int,
@@ -132,17 +135,18 @@ class Folder(ContextNode, Directory):
         root: int = 0,
         folders: int | None = None,
     ) -> None:
-        """`root` is the number of the place at the top, where that is another one.
+        """`org` is the number of its org's context; `root` that of the place at the top, where that is another one.
 
         `folders`: how many may be seen in this one, where that is known.
         """
         super().__init__(shelf, nodeid, realm)
+        self.org = org
         self.digest = digest
         self.sight = sight
         self.published_ns = published_ns
         self.parent = parent
         self.root = root or nodeid
-        self._folders = folders
+        self.folders = folders
         self._tree: Tree | None = None
 
     @property
@@ -153,9 +157,9 @@ class Folder(ContextNode, Directory):
         return self._tree
 
     def attributes(self) -> Attributes:
-        if self._folders is None:
-            self._folders = self.shelf.seeing.folders_in(self.digest, self.sight)
-        return self._made(stat.S_IFDIR | 0o555, 2 + self._folders, _FOLDER_BYTES, self.published_ns)
+        if self.folders is None:
+            self.folders = self.shelf.seeing.folders_in(self.digest, self.sight)
+        return self._made(stat.S_IFDIR | 0o555, 2 + self.folders, _FOLDER_BYTES, self.published_ns)
 
     def lookup(self, name: bytes) -> tuple[Node, Attributes]:
         tree = self.tree
@@ -164,37 +168,50 @@ class Folder(ContextNode, Directory):
             entry = tree[position]
             sight = self.sight.of(name.decode())
             if self.shelf.seeing.is_there(entry, sight):
-                node = self.shelf.node(self, position, entry, sight)
+                node = self.shelf.node(self, position, entry, sight, entry.number if sight.is_all else None)
                 return node, node.attributes()
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
+    def get_xattr(self, name: bytes) -> Value:
+        """What the folder above it answers: at last that of a turn, where it is of one."""
+        return self.parent.get_xattr(name)
+
     def entries(self, cookie: int) -> Iterator[Listed]:
-        """What is listed does not change, so the position of an entry is where a listing goes on."""
+        """What is listed does not change, so how many entries were listed is where a listing goes on.
+
+        Only those that may be seen are counted: else it would tell how many others there are, and between which.
+        """
         return listed(self, cookie, self, self.parent)
 
     def sync(self) -> Callable[[], None]:
         return lambda: None
 
-    def visible(self, position: int) -> Iterator[tuple[int, Entry, Sight]]:
-        """Its entries from a position on, as far as they may be seen. Raises StillReading before the first."""
+    def visible(self, count: int) -> Iterator[tuple[bytes, Node]]:
+        """What may be seen in it, names and nodes, the first so many left out.
+
+        Raises StillReading, OSError before the first.
+        """
         tree, sight = self.tree, self.sight
         if sight.is_all:
-            return ((at, tree[at], sight) for at in range(position, len(tree)))
-        self.shelf.seeing.prepare(self.digest, sight, tree)
-        seen = ((at, tree[at], sight.of(tree[at].name.decode())) for at in range(position, len(tree)))
-        return (each for each in seen if self.shelf.seeing.is_there(each[1], each[2]))
+            return (self._listed(tree[at], at, tree[at].number) for at in range(count, len(tree)))
+        shown = self.shelf.seeing.shown(self.digest, sight)
+        positions = (shown.positions[at] for at in range(count, len(shown.positions)))
+        return (self._listed(tree[at], at, shown.folders.get(at)) for at in positions)
+
+    def _listed(self, entry: Entry, position: int, folders: int | None) -> tuple[bytes, Node]:
+        sight = self.sight.of(entry.name.decode()) if entry.kind is Kind.FOLDER else self.sight
+        return entry.name, self.shelf.node(self, position, entry, sight, folders)
 
 
 def listed(folder: Folder, cookie: int, itself: Node, parent: Node) -> Iterator[Listed]:
     """What a folder shows after a cookie, listed as `itself`. Raises StillReading, before the first of all."""
     attributes = itself.attributes()  # of these two the kernel takes no more than the number
     rest = folder.visible(max(0, cookie - 2))
-    nodes = ((at, entry, folder.shelf.node(folder, at, entry, sight)) for at, entry, sight in rest)
     for place, (name, node) in enumerate(((b".", itself), (b"..", parent))):
         if cookie <= place:
             yield Listed(place + 1, name, node, attributes)
-    for at, entry, node in nodes:
-        yield Listed(at + 3, entry.name, node, node.attributes())
+    for at, (name, node) in enumerate(rest, max(3, cookie + 1)):
+        yield Listed(at, name, node, node.attributes())
 
 
 class Edition(Directory, ContextNode):

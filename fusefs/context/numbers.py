@@ -1,9 +1,10 @@
 """What the nodeids of contexts mean, put down where it outlives a worker.
 
 A nodeid is made of what it stands for, by a hash of 61 bits: so every worker gives the same thing the same number.
-A file's is made of its content, its time and whether it may be executed, whoever sees it where: the same file in two
-turns is one inode, and in the page cache once. A folder's and a link's is made of the folder that it lies in and its
-name, since a folder may be in one place only.
+A file's is made of its org, its content, its time and whether it may be executed, whoever sees it where: the same file
+in two turns of an org is one inode, and in the page cache once. Not in those of two orgs: who has an inode can lock it
+(flock(2)) and watch it (inotify(7)), which others of the same inode notice. A folder's and a link's is made of the
+folder that it lies in and its name, since a folder may be in one place only.
 
 What a number stands for is put down before the kernel is told of it, and stays as long as that may be asked for: a
 folder of a turn until the turn ends, a file until nothing of its content is kept. So neither lookup counts nor the
@@ -18,7 +19,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fusefs.context.trees import Entry, Kind
+from fusefs.context.trees import FILES, Entry, Kind
 
 FIRST = 3 << 61
 """Nodeids of contexts are those from here to 2⁶³: above all backing inodes, beside the mount's fixed places."""
@@ -26,6 +27,7 @@ _BITS = (1 << 61) - 1
 _RECORD = struct.Struct("<Q32sQqQII")  # nodeid (0: free), digest, place, detail, root, kind, 0
 _WORDS = _RECORD.size // 8
 _ROOT_WORD = 7
+_DIGEST_AT = 8
 _MARK = struct.Struct("<Q")
 
 
@@ -48,9 +50,9 @@ def is_of_context(nodeid: int) -> bool:
     return nodeid >= FIRST
 
 
-def file_number(entry: Entry) -> int:
-    """The nodeid of a file."""
-    return _number(b"%c%s%d" % (entry.kind, entry.digest, entry.mtime_ns))
+def file_number(org: int, entry: Entry) -> int:
+    """The nodeid of a file in any context of an org, which its own number tells (`root_number` of generation 0)."""
+    return _number(b"%c%s%d %d" % (entry.kind, entry.digest, org, entry.mtime_ns))
 
 
 def child_number(folder: int, entry: Entry) -> int:
@@ -97,6 +99,20 @@ class Numbers:
             return None
         _, digest, place, detail, root, kind, _ = _RECORD.unpack_from(self._memory, row * _RECORD.size)
         return Meaning(digest, place, detail, root, Kind(kind))
+
+    def files_of(self, digest: bytes) -> list[int]:
+        """The nodeids of all files of a content."""
+        found = []
+        end = (self._used + 1) * _RECORD.size
+        at = self._memory.find(digest, _RECORD.size, end)
+        while at >= 0:
+            row, within = divmod(at, _RECORD.size)
+            (nodeid,) = _MARK.unpack_from(self._memory, row * _RECORD.size)
+            meaning = self.meaning(nodeid)
+            if within == _DIGEST_AT and meaning is not None and meaning.kind in FILES:
+                found.append(nodeid)
+            at = self._memory.find(digest, at + 1, end)
+        return found
 
     def put_down(self, nodeid: int, meaning: Meaning) -> None:
         """Keep what a nodeid stands for, where it is not kept yet. Raises OSError ENFILE where there is no room."""

@@ -56,8 +56,12 @@ def library(
 
     def tell_damage(damaged: Damaged) -> None:
         events.tell(Kind.CONTEXT_DAMAGED, sha256=damaged.digest.hex(), reason=damaged.why)
+        forget_pages(damaged.digest)
 
-    reading = Reading(kept.store, tell_damage, nursery)
-    shelf = Shelf(inodes, Numbers(memory), reading, reader)
+    def forget_pages(digest: bytes) -> None:
+        nursery.start_soon(shelf.forget_pages, [digest])
+
+    reading = Reading(kept.store, tell_damage, forget_pages, nursery)
+    shelf = Shelf(inodes, Numbers(memory), reading, reader, notifications)
     inodes.find_by(shelf)
     return Library(kept.store, kept.generations, shelf, shown, notifications, events, log_of_operations, retention)

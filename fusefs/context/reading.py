@@ -2,7 +2,8 @@
 
 Whoever asks for what is not at hand is told to ask again once it is: StillReading, which a handler waits for. So no
 disk ever holds up the loop. Content is compared with its digest the first time that this worker reads it, and again
-when the file on the disk has changed since.
+when the file on the disk has changed since: that is looked at after each piece is read and before anybody has it. A
+write(2) changes the time of a file before its content, so no piece is handed out that was changed before it was read.
 """
 
 import logging
@@ -17,6 +18,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
+from fusefs import backing
 from fusefs.context.objects import Damaged, Objects
 from fusefs.context.trees import FILES, Tree
 from fusefs.counting import StillCounting
@@ -45,6 +47,15 @@ class StillReading(StillCounting):
     """What was asked for is being read from the disk: try again when `counted`."""
 
 
+class ChangedMeanwhile(StillReading):
+    """A file on the disk was changed after it was compared: try again at once, which compares it again."""
+
+    def __init__(self) -> None:
+        at_once = trio.Event()
+        at_once.set()
+        super().__init__(at_once)
+
+
 class Identity(NamedTuple):
     """What tells a file on the disk from another one, or from itself after a change."""
 
@@ -60,6 +71,24 @@ class Identity(NamedTuple):
         return cls(st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns)
 
 
+class Content(NamedTuple):
+    """A file that was compared with its digest while it was the one that `identity` tells; for now only."""
+
+    descriptor: int
+    identity: Identity
+
+    def in_thread(self, offset: int, size: int) -> Callable[[], bytes]:
+        """A call that reads up to `size` bytes, for a worker thread. It raises ChangedMeanwhile, OSError."""
+
+        def read(descriptor: int) -> bytes:
+            piece = os.pread(descriptor, size, offset)
+            if Identity.of(descriptor) != self.identity:
+                raise ChangedMeanwhile
+            return piece
+
+        return backing.in_thread(self.descriptor, read)
+
+
 class Near(NamedTuple):
     """Where a file was found last: a folder, and its position there."""
 
@@ -68,12 +97,23 @@ class Near(NamedTuple):
 
 
 class Reading:
-    """What is at hand of all contexts. `tell_damage` is called, in the loop, for what is not what was published."""
+    """What is at hand of all contexts.
 
-    def __init__(self, objects: Objects, tell_damage: Callable[[Damaged], None], nursery: trio.Nursery) -> None:
+    `tell_damage` is called, in the loop, for what is not what was published, and `tell_changed` with the digest of a
+    file that was changed on the disk after it was compared, whether it is damaged or not.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        tell_damage: Callable[[Damaged], None],
+        tell_changed: Callable[[bytes], None],
+        nursery: trio.Nursery,
+    ) -> None:
         self.objects = objects
         self.limiter = trio.CapacityLimiter(READERS)
         self._tell_damage = tell_damage
+        self._tell_changed = tell_changed
         self._nursery = nursery
         self._pending: dict[object, trio.Event] = {}
         self._failed: dict[object, tuple[float, OSError]] = {}
@@ -81,7 +121,7 @@ class Reading:
         self._recent: OrderedDict[bytes, Tree] = OrderedDict()
         self._recent_bytes = 0
         self._checked: dict[bytes, Identity] = {}
-        self._open: OrderedDict[bytes, int] = OrderedDict()
+        self._open: OrderedDict[bytes, Content] = OrderedDict()
         self._damaged: set[bytes] = set()
 
     def tree(self, digest: bytes) -> Tree:
@@ -92,13 +132,14 @@ class Reading:
         assert tree is not None
         return tree
 
-    def content(self, digest: bytes, size: int, near: "Near | None" = None) -> int:
-        """A descriptor of a file's content, which was checked; for now only. Raises StillReading, Damaged, OSError.
+    def content(self, digest: bytes, size: int, near: "Near | None" = None) -> Content:
+        """A file's content, which was compared; for now only. Raises StillReading, Damaged, OSError.
 
-        Where it was not at hand, those are read ahead that come after it in the folder that it was found in.
+        What is read of it is nobody's before `look_again` has found nothing. Where it was not at hand, those are read
+        ahead that come after it in the folder that it was found in.
         """
-        descriptor = self._open.get(digest)
-        if descriptor is None:
+        content = self._open.get(digest)
+        if content is None:
             if near is not None:
                 near.tree.ahead = near.position + 1
                 self._read_ahead(near)
@@ -106,12 +147,27 @@ class Reading:
             self.await_thread(digest, partial(self._checked_open, digest, size, known), partial(self._keep, digest))
         elif near is not None and 0 < near.tree.ahead <= near.position + AHEAD // 2:
             self._read_ahead(near)
-        assert descriptor is not None
-        return descriptor
+        assert content is not None
+        return content
+
+    def unchanged(self, digest: bytes, size: int, near: "Near | None" = None) -> Content:
+        """The same, and it was looked whether it is still as it was compared, for whoever reads it in a thread."""
+        content = self.content(digest, size, near)
+        self.look_again(digest, content)
+        return content
+
+    def look_again(self, digest: bytes, content: Content) -> None:
+        """Raise ChangedMeanwhile where a file is not as it was compared, and compare it again when it is asked for."""
+        if Identity.of(content.descriptor) != content.identity:
+            del self._open[digest]
+            os.close(content.descriptor)
+            self._tell_changed(digest)
+            raise ChangedMeanwhile
 
     def _read_ahead(self, near: "Near") -> None:
         """Have threads read the files that come next in a folder, as far as that is not done yet."""
         tree = near.tree
+        itself = tree[near.position].digest  # another of the same content: what goes wrong with it is to be told
         until = min(near.position + AHEAD, len(tree))
         entries = [tree[at] for at in range(tree.ahead, until)]
         tree.ahead = max(tree.ahead, until)
@@ -119,6 +175,7 @@ class Reading:
             (entry.digest, entry.number)
             for entry in entries
             if entry.kind in FILES
+            and entry.digest != itself
             and entry.number <= AHEAD_BYTES
             and entry.digest not in self._open
             and entry.digest not in self._pending
@@ -132,7 +189,7 @@ class Reading:
     async def _read_some(self, wanted: dict[bytes, int], done: trio.Event) -> None:
         known = {digest: self._checked.get(digest) for digest in wanted}
 
-        def read() -> list[tuple[bytes, tuple[int, Identity]]]:
+        def read() -> list[tuple[bytes, Content]]:
             found = []
             for digest, size in wanted.items():
                 with suppress(OSError):  # whoever reads it is told of that
@@ -151,9 +208,9 @@ class Reading:
         """These are not kept any more."""
         for digest in digests:
             self._checked.pop(digest, None)
-            descriptor = self._open.pop(digest, None)
-            if descriptor is not None:
-                os.close(descriptor)
+            content = self._open.pop(digest, None)
+            if content is not None:
+                os.close(content.descriptor)
 
     def await_thread(self, key: object, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Have a thread do something and the loop take its result, once for all who ask for it.
@@ -194,7 +251,7 @@ class Reading:
             _, oldest = self._recent.popitem(last=False)
             self._recent_bytes -= len(oldest.data)
 
-    def _checked_open(self, digest: bytes, size: int, known: Identity | None) -> tuple[int, Identity]:
+    def _checked_open(self, digest: bytes, size: int, known: Identity | None) -> Content:
         descriptor = self.objects.open(digest)
         try:
             identity = Identity.of(descriptor)
@@ -205,14 +262,16 @@ class Reading:
         except BaseException:
             os.close(descriptor)
             raise
-        return descriptor, identity
+        return Content(descriptor, identity)
 
-    def _keep(self, digest: bytes, opened: tuple[int, Identity]) -> None:
+    def _keep(self, digest: bytes, content: Content) -> None:
         self._damaged.discard(digest)
-        descriptor, self._checked[digest] = opened
-        self._open[digest] = descriptor
+        if self._checked.get(digest, content.identity) != content.identity:
+            self._tell_changed(digest)
+        self._checked[digest] = content.identity
+        self._open[digest] = content
         while len(self._open) > MOST_OPEN:
-            os.close(self._open.popitem(last=False)[1])
+            os.close(self._open.popitem(last=False)[1].descriptor)
 
 
 async def once_read(ask: Callable[[], T]) -> T:
@@ -222,3 +281,11 @@ async def once_read(ask: Callable[[], T]) -> T:
             return ask()
         except StillCounting as still:
             await still.counted.wait()
+
+
+async def piece_of(reading: Reading, digest: bytes, size: int, offset: int, length: int) -> bytes:
+    """Up to `length` bytes of a file's content of that `size`. Raises Damaged, OSError."""
+    while True:
+        content = await once_read(partial(reading.unchanged, digest, size))
+        with suppress(ChangedMeanwhile):
+            return await trio.to_thread.run_sync(content.in_thread(offset, length), limiter=reading.limiter)

@@ -1,6 +1,9 @@
 """What may be seen of folders, where a look into them is needed to know it: looked at in a thread, and remembered."""
 
+from array import array
+from collections import OrderedDict
 from functools import partial
+from typing import NamedTuple
 
 from fusefs.context.objects import Objects
 from fusefs.context.reading import Reading
@@ -8,6 +11,8 @@ from fusefs.context.trees import Entry, Kind, Tree
 from policy.visibility import Sight
 
 MOST_REMEMBERED = 1 << 17
+MOST_SHOWN_BYTES = 64 << 20
+"""Of what folders show that is remembered; it is found out again, by one walk of the folder, where it is not."""
 
 
 class Seeing:
@@ -17,6 +22,8 @@ class Seeing:
         self._reading = reading
         self._anything: dict[tuple[bytes, Sight], bool] = {}
         self._folders: dict[tuple[bytes, Sight], int] = {}
+        self._shown: OrderedDict[tuple[bytes, Sight], Shown] = OrderedDict()
+        self._shown_bytes = 0
 
     def is_there(self, entry: Entry, sight: Sight) -> bool:
         """Whether an entry may be seen, of which `sight` tells. Raises StillReading, OSError."""
@@ -48,17 +55,24 @@ class Seeing:
         assert known is not None
         return known
 
-    def prepare(self, digest: bytes, sight: Sight, tree: Tree) -> None:
-        """Raise StillReading unless all is at hand that a listing of a folder tells of."""
-        missing = any(
-            (entry.digest, below) not in self._folders
-            for entry, below in _open_folders(tree, sight)
-            if self._anything.get((entry.digest, below), True)
-        )
-        if missing or (digest, sight) not in self._folders:
+    def shown(self, digest: bytes, sight: Sight) -> "Shown":
+        """What a folder shows. Raises StillReading, OSError."""
+        key = digest, sight
+        shown = self._shown.get(key)
+        if shown is None:
             look = Look(self._reading.objects)
-            key = ("listing", digest, sight)
-            self._reading.await_thread(key, partial(look.listing, digest, sight), lambda _: self._remember(look))
+            self._reading.await_thread(("shown", *key), partial(look.shown, *key), partial(self._keep, look, key))
+        assert shown is not None
+        self._shown.move_to_end(key)
+        return shown
+
+    def _keep(self, look: "Look", key: tuple[bytes, Sight], shown: "Shown") -> None:
+        self._remember(look)
+        self._shown[key] = shown
+        self._shown_bytes += shown.bytes
+        while self._shown_bytes > MOST_SHOWN_BYTES and len(self._shown) > 1:
+            _, oldest = self._shown.popitem(last=False)
+            self._shown_bytes -= oldest.bytes
 
     def _remember(self, look: "Look") -> None:
         for memory, found in ((self._anything, look.known), (self._folders, look.counted)):
@@ -67,10 +81,19 @@ class Seeing:
             memory.update(found)  # type: ignore[arg-type]
 
 
-def _open_folders(tree: Tree, sight: Sight) -> list[tuple[Entry, Sight]]:
-    """The folders in a folder of which it is not clear from outside what may be seen in them."""
-    folders = ((entry, sight.of(entry.name.decode())) for entry in tree if entry.kind is Kind.FOLDER)
-    return [(entry, below) for entry, below in folders if not below.is_all and not below.is_nothing]
+class Shown(NamedTuple):
+    """What may be seen right in a folder: the positions of these entries, in order.
+
+    Of each folder among them `folders` tells how many folders may be seen in that one.
+    """
+
+    positions: "array[int]"
+    folders: dict[int, int]
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory it takes."""
+        return 500 + 4 * len(self.positions) + 120 * len(self.folders)
 
 
 class Look:
@@ -82,18 +105,26 @@ class Look:
         self.known: dict[tuple[bytes, Sight], bool] = {}
         self.counted: dict[tuple[bytes, Sight], int] = {}
 
-    def listing(self, digest: bytes, sight: Sight) -> None:
-        """Count the folders that may be seen in a folder, and in each of these."""
-        self.folders_in(digest, sight)
-        for entry, below in _open_folders(self._tree(digest), sight):
-            if self.anything(entry.digest, below):
-                self.folders_in(entry.digest, below)
+    def shown(self, digest: bytes, sight: Sight) -> Shown:
+        """Find what a folder shows, and count the folders in it and in each of them."""
+        shown = Shown(array("I"), {})
+        for position, entry in enumerate(self._tree(digest)):
+            below = sight.of(entry.name.decode())
+            if not self.is_there(entry, below):
+                continue
+            shown.positions.append(position)
+            if entry.kind is Kind.FOLDER:
+                seen = entry.number if below.is_all else self.folders_in(entry.digest, below)
+                shown.folders[position] = seen
+        self.counted[digest, sight] = len(shown.folders)
+        return shown
 
-    def folders_in(self, digest: bytes, sight: Sight) -> None:
+    def folders_in(self, digest: bytes, sight: Sight) -> int:
         """Count the folders that may be seen in a folder."""
         folders = (entry for entry in self._tree(digest) if entry.kind is Kind.FOLDER)
         seen = sum(self.is_there(entry, sight.of(entry.name.decode())) for entry in folders)
         self.counted[digest, sight] = seen
+        return seen
 
     def anything(self, digest: bytes, sight: Sight) -> bool:
         """Whether there is anything in a folder that may be seen; of an empty one, whether it may be seen itself."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from fusefs import private
 from fusefs.context import trees
 from fusefs.context.objects import FILES, FOLDERS, INCOMING, Damaged, Objects, name_of
 from fusefs.context.trees import Below, Kind
@@ -30,7 +31,8 @@ class Store(Objects):
     def __init__(self, folder: Path) -> None:
         """Raises OSError."""
         for name in (FILES, FOLDERS, INCOMING):
-            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(folder / name)
+        private.keep(folder, private.FOLDER)
         super().__init__(folder)
         self._folder = folder
         self._known: dict[bytes, Below] = {}
@@ -56,17 +58,17 @@ class Store(Objects):
 
     def take_file(self, received: Path, digest: bytes) -> None:
         """Keep a file that was received whole, in the place of one that may be there. Raises OSError."""
-        received.chmod(0o400)
         self._place(received, self._folder / FILES, digest)
 
     def take_folder(self, data: bytes) -> None:
         """Keep a folder's object, which is checked first. Raises NotATree, NotCanonical, Incomplete, OSError."""
         trees.check(data, self.size_of, self.below)
-        received = self.incoming()
-        descriptor = os.open(received, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        self._place(received, self._folder / FOLDERS, trees.digest_of(data))
+        arriving = _Arriving(self.incoming())
+        try:
+            arriving.write(data)
+            self._place(arriving.whole(), self._folder / FOLDERS, trees.digest_of(data))
+        finally:
+            arriving.discard()
 
     def _place(self, received: Path, folder: Path, digest: bytes) -> None:
         place = folder / name_of(digest)
@@ -193,13 +195,14 @@ class Receiving:
                 self._left -= len(part)
                 if self._left:
                     break
-                self._file.finish()
+                self._store.take_file(self._file.whole(), self._file.digest)
+                self._file.discard()
                 self._file = None
             if len(view) - at < self.HEAD:
                 break
             size = int.from_bytes(view[at + 1 : at + self.HEAD], "little")
             if view[at : at + 1] == b"f":
-                self._file, self._left = _Arriving(self._store), size
+                self._file, self._left = _Arriving(self._store.incoming()), size
                 self.files += 1
                 at += self.HEAD
                 continue
@@ -224,28 +227,39 @@ class Receiving:
 
 
 class _Arriving:
-    """A file that is being received; what it is called, its content tells."""
+    """An object that is being received; what it is called, its content tells. Whoever makes one discards it."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._path = store.incoming()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(self._path, flags, 0o600)
-        self._digest = hashlib.sha256()
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = open(path, "xb", buffering=0, opener=_private)  # noqa: SIM115 - closed by `whole` or `discard`
+        self._found = hashlib.sha256()
+
+    @property
+    def digest(self) -> bytes:
+        """That of what has come."""
+        return self._found.digest()
 
     def write(self, data: bytes) -> None:
-        """More of its content."""
-        self._digest.update(data)
+        """More of its content. Raises OSError, with its name."""
+        self._found.update(data)
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
-    def finish(self) -> None:
-        """It has come whole."""
-        os.close(self._descriptor)
-        self._store.take_file(self._path, self._digest.digest())
+    def whole(self) -> Path:
+        """All has come; answers where it lies. Raises OSError."""
+        os.fchmod(self._file.fileno(), 0o400)
+        self._file.close()
+        return self._path
 
     def discard(self) -> None:
-        """It has not."""
-        os.close(self._descriptor)
-        self._path.unlink()
+        """Let go of it, unless it was put into its place."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -67,6 +67,17 @@ def test_files_go_with_their_content_and_room_is_used_again() -> None:
     assert [nodeid for nodeid in range(1, 6) if nodeid in Numbers(shared)] == [2, 4, 5]
 
 
+def test_the_files_of_a_content_are_found_by_it() -> None:
+    numbers = Numbers(memory())
+    for nodeid, digest in ((1, A), (2, B), (3, A), (4, A)):
+        numbers.put_down(nodeid, file_of(digest))
+    numbers.put_down(5, folder_in(ROOT))  # a folder's digest is of another kind
+
+    assert numbers.files_of(A) == [1, 3, 4]
+    numbers.drop_files({A})
+    assert (numbers.files_of(A), numbers.files_of(B)) == ([], [2])
+
+
 def test_a_record_that_a_killed_worker_did_not_finish_means_nothing() -> None:
     shared = memory()
     numbers = Numbers(shared)
@@ -89,12 +100,12 @@ def test_numbers_tell_apart_what_is_not_the_same() -> None:
     roots = [("acme", 0), ("acme", 1), ("acme 1", 0), ("1 acme", 0)]
 
     numbers = [
-        *map(file_number, files),
+        *(file_number(org, entry) for org in (root_number("acme", 0), root_number("beta", 0)) for entry in files),
         *(child_number(place, entry) for place, entry in children),
         *(root_number(org, generation) for org, generation in roots),
     ]
 
     assert len({*numbers}) == len(numbers)
     assert all(is_of_context(number) and FIRST <= number < 1 << 63 for number in numbers)
-    assert file_number(a._replace(name=b"b")) == file_number(a)
+    assert file_number(7, a._replace(name=b"b")) == file_number(7, a)
     assert not is_of_context(fixed_nodeid(7))

@@ -5,12 +5,14 @@ import logging
 import os
 import socket
 import sys
+from contextlib import aclosing
 from math import inf
 from pathlib import Path
 
 import httpx
 import pytest
 import trio
+from fastapi import FastAPI, Request, Response
 from trio.testing import wait_all_tasks_blocked
 
 from fusefs.control import create_app
@@ -43,6 +45,46 @@ def test_a_stale_socket_is_replaced(turns: FakeTurns, tmp_path: Path) -> None:
         dead.bind(str(path))
 
     assert ask(turns, tmp_path, lambda c: c.get("/v1/daemon")).status_code == 200
+
+
+class Endless(httpx.AsyncByteStream):
+    """A body that does not end."""
+
+    def __aiter__(self) -> "Endless":
+        return self
+
+    async def __anext__(self) -> bytes:
+        return bytes(1 << 18)
+
+
+def test_who_sends_more_than_is_read_is_answered(tmp_path: Path) -> None:
+    """Although what comes has filled the buffers on the way: neither may wait for the other."""
+    app, path = FastAPI(), tmp_path / "control.sock"
+
+    @app.post("/late")
+    async def refuse(request: Request) -> Response:
+        async with aclosing(request.stream()) as pieces:
+            await anext(pieces)
+        await trio.sleep(0.3)
+        return Response(status_code=503)
+
+    @app.get("/")
+    async def there() -> None: ...
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            gate = Gate(own_uid=os.getuid(), operator_gid=None)
+            await nursery.start(serve_control, listener, app, gate, Underway())
+            async with connected(path) as client:
+                address, chunked = client.base_url.join("/late"), {"transfer-encoding": "chunked", "host": "fusefs"}
+                with trio.fail_after(20):
+                    response = await client.send(httpx.Request("POST", address, headers=chunked, stream=Endless()))
+                assert response.status_code == 503
+                assert (await client.get("/")).status_code == 200
+            nursery.cancel_scope.cancel()
+
+    with listening(path, None) as listener:
+        trio.run(main)
 
 
 def test_a_live_daemon_keeps_its_socket(turns: FakeTurns, tmp_path: Path) -> None:

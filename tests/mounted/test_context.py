@@ -1,5 +1,6 @@
 """Contexts on a real mount: published, pinned, rolled back, narrowed, verified."""
 
+import fcntl
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 import trio
 
+from fusefs import backing
 from fusefs.context.objects import name_of
 from fusefs.context.trees import digest_of
 from tests.mounted.contexts import NARROW, begun, ended, filled, published, published_view, seen
@@ -81,7 +83,7 @@ def test_a_context_is_what_was_published(daemon: Daemon, org: str, source: Path)
     assert (made.files, made.folders) == (11, 8)
 
 
-def test_the_same_file_is_one_inode_whoever_sees_it_where(daemon: Daemon, org: str, source: Path) -> None:
+def test_the_same_file_is_one_inode_whoever_of_an_org_sees_it_where(daemon: Daemon, org: str, source: Path) -> None:
     os.utime(source / "guides/birds/copy.txt", ns=(0, (source / "guides/birds/crow.txt").stat().st_mtime_ns))
     published(daemon, org, source)
     turns = [begun(daemon, org), begun(daemon, org, "narrow"), begun(daemon, org, context_include=["guides"])]
@@ -90,6 +92,24 @@ def test_the_same_file_is_one_inode_whoever_sees_it_where(daemon: Daemon, org: s
     numbers = {(place / "guides/birds" / name).stat().st_ino for place in places for name in ("crow.txt", "copy.txt")}
 
     assert len(numbers) == 1
+
+
+def test_no_inode_is_that_of_two_orgs(daemon: Daemon, org: str, source: Path) -> None:
+    """Else a lock or a watch on it would tell one of the other."""
+    orgs = (org, f"{org} 2")
+    for each in orgs:
+        published(daemon, each, source)
+    turns = [Path(begun(daemon, each)["context"]) for each in orgs]
+
+    first, second = (
+        {path.lstat().st_ino for place in (newest(daemon, each), turn) for path in (place, *place.rglob("*"))}
+        for each, turn in zip(orgs, turns, strict=True)
+    )
+
+    assert first & second == set()
+    with (turns[0] / "top.txt").open("rb") as here, (turns[1] / "top.txt").open("rb") as there:
+        for file in (here, there):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_turn_keeps_the_generation_that_it_began_with(daemon: Daemon, org: str, source: Path) -> None:
@@ -106,6 +126,34 @@ def test_a_turn_keeps_the_generation_that_it_began_with(daemon: Daemon, org: str
     assert seen(Path(nothing["context"])) == {}
     assert seen(Path(first["context"])) == before
     assert seen(Path(second["context"])) == seen(source)
+
+
+def test_folders_of_a_turn_tell_its_figures(daemon: Daemon, org: str, source: Path) -> None:
+    """A file does not: it is the same inode for all turns of an org."""
+    nothing = begun(daemon, org)
+    published(daemon, org, source)
+    turn = begun(daemon, org, context_exclude=["keys"])
+    context = Path(turn["context"])
+
+    for begun_one, places in (
+        (nothing, [Path(nothing["context"])]),
+        (turn, [context, *(path for path in context.rglob("*") if path.is_dir())]),
+    ):
+        usage = os.getxattr(begun_one["workspace"], "user.fusefs.usage")
+        for place in places:
+            assert os.getxattr(place, "user.fusefs.turn").decode() == begun_one["turn"]
+            assert os.getxattr(place, "user.fusefs.usage") == usage
+            assert os.listxattr(place) == []
+    for place, name in (
+        (context, "charged"),
+        (context / "guides", "verdict"),
+        (context / "top.txt", "turn"),
+        (newest(daemon, org), "turn"),
+        (newest(daemon, org) / "guides", "usage"),
+        (daemon.mountpoint, "turn"),
+    ):
+        with pytest.raises(OSError, match="No data available"):
+            os.getxattr(place, f"user.fusefs.{name}")
 
 
 def test_operators_see_the_newest_at_once(daemon: Daemon, org: str, source: Path) -> None:
@@ -251,6 +299,40 @@ def test_what_is_excluded_does_not_exist(daemon: Daemon, org: str, source: Path)
             assert (folder.stat().st_nlink, folder.stat().st_size) == (2 + below, 4096)
 
 
+def listed_after(folder: Path, cookie: int) -> list[tuple[int, str]]:
+    """What getdents64(2) tells of a folder: where a listing goes on after each name, and the name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.lseek(descriptor, cookie, os.SEEK_SET)
+        found: list[tuple[int, str]] = []
+        while some := backing.next_entries(descriptor):
+            found += [(offset, name.decode()) for offset, name in some]
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def test_where_a_listing_goes_on_does_not_tell_what_is_hidden(daemon: Daemon, org: str, source: Path) -> None:
+    filled(source, {f"many/{number:05}.{'key' if number % 3 else 'txt'}": "" for number in range(1500)})
+    filled(source, {f"many/folder {number}/{'a.key' if number % 2 else 'a.txt'}": "" for number in range(100)})
+    published(daemon, org, source)
+    narrow, whole = (Path(begun(daemon, org, agent)["context"]) for agent in ("narrow", "roomy"))
+    expected = sorted(
+        [f"{number:05}.txt" for number in range(0, 1500, 3)] + [f"folder {number}" for number in range(0, 100, 2)]
+    )
+
+    for folder, names in (
+        (narrow, ["guides", "many", "mixed", "top.txt", "void"]),
+        (narrow / "many", expected),
+        (whole / "many", sorted(os.listdir(source / "many"))),
+    ):
+        everything = listed_after(folder, 0)
+        assert everything == list(enumerate([".", "..", *names], 1))
+        for cookie in (1, 2, 3, 4, len(everything) // 2, len(everything) - 1, len(everything), len(everything) + 1):
+            assert listed_after(folder, cookie) == everything[cookie:]
+    assert [path.stat().st_nlink for path in (narrow / "many", whole / "many")] == [2 + 50, 2 + 100]
+
+
 def test_the_same_rule_serves_list_and_read(daemon: Daemon, org: str, source: Path) -> None:
     published(daemon, org, source)
     turn = begun(daemon, org, context_exclude=["guides"])
@@ -289,6 +371,32 @@ def test_bounds_are_told_when_they_cut(daemon: Daemon, org: str, source: Path) -
     assert isinstance(content, bytes)
     assert (piece.data, piece.size, piece.cut) == (content[100:1100], len(content), True)
     assert (last.data, last.cut) == (content[-10:], False)
+
+
+@pytest.mark.parametrize("number", [0, -1, 10_001, 1 << 22 | 1, 1 << 63, 10**30])
+def test_what_is_out_of_bounds_is_a_bad_request_that_names_the_bound(
+    daemon: Daemon, org: str, source: Path, number: int
+) -> None:
+    published(daemon, org, source)
+    bounds = {"entries": (1, 10_000), "bytes": (1, 4 << 20), "offset": (0, (1 << 63) - 1)}
+    with Client(daemon.socket) as client:
+        asks: list[tuple[str, Callable[..., Any]]] = [
+            ("entries", partial(client.list_context, org)),
+            ("bytes", partial(client.list_context, org)),
+            ("offset", partial(client.read_context, org, "top.txt")),
+            ("bytes", partial(client.read_context, org, "top.txt")),
+        ]
+        for name, ask in asks:
+            least, most = bounds[name]
+            if least <= number <= most:
+                assert not ask(**{name: number}).cut or name == "bytes"
+                continue
+            with pytest.raises(Refused, match=f"{name}: .* {least if number < least else most}$") as refused:
+                ask(**{name: number})
+            assert refused.value.problem.status == 400
+        assert client.read_context(org, "top.txt", offset=(1 << 63) - 1).data == b""
+        with pytest.raises(Refused, match=f"no generation {10**30} of"):
+            client.read_context(org, "top.txt", whose=Whose(generation=10**30))
 
 
 def test_the_trio_client_has_the_same(daemon: Daemon, org: str, source: Path) -> None:
@@ -412,6 +520,113 @@ def test_a_damaged_file_is_never_read(source: Path) -> None:
 
         assert daemon.fusefs("context", "verify", "acme").returncode == 0
         assert holds_within(10, lambda: crow.read_bytes() == b"a crow")
+
+
+def kinds_of_events(daemon: Daemon) -> list[str]:
+    with Client(daemon.socket) as client:
+        return [event.kind for event in client.events()]
+
+
+def change_in_place(daemon: Daemon, content: bytes, at: int, to: bytes) -> None:
+    path = daemon.state / "context" / "files" / name_of(digest_of(content))
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(to)
+
+
+def read_as_programs_do(path: Path) -> list[bytes | None]:
+    """What read(2) gives, from the first descriptor that has it open on and by a new one; None where it is EIO."""
+    found: list[bytes | None] = []
+    for read in (path.read_bytes, lambda: subprocess.run(["cat", path], capture_output=True, check=True).stdout):
+        try:
+            found.append(read())
+        except (OSError, subprocess.CalledProcessError):
+            found.append(None)
+    return found
+
+
+def test_what_is_changed_after_it_was_read_is_never_read_wrong(source: Path) -> None:
+    """In place, through a descriptor that is kept; what the kernel has in memory goes, too."""
+    large = DOCUMENTS["guides/large.bin"]
+    assert isinstance(large, bytes)
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        context = Path(begun(daemon, "acme")["context"])
+        crow, bin = context / "guides/birds/crow.txt", context / "guides/large.bin"
+        held = os.open(bin, os.O_RDONLY)
+        os.posix_fadvise(held, 0, 0, os.POSIX_FADV_RANDOM)  # so that the kernel reads no more than it is asked for
+        assert crow.read_bytes() == b"a crow"
+        assert os.pread(held, 4096, 0) == large[:4096]
+        with Client(daemon.socket) as client:
+            assert client.read_context("acme", "guides/large.bin", bytes=100).data == large[:100]
+
+        change_in_place(daemon, large, 1 << 20, b"wrong")
+
+        with pytest.raises(OSError, match="Input/output error"):
+            os.pread(held, 4096, 1 << 20)
+        with pytest.raises(OSError, match="Input/output error"):  # of the same file, elsewhere
+            os.pread(held, 4096, 2 << 20)
+        assert holds_within(10, lambda: "context_damaged" in kinds_of_events(daemon))
+        assert holds_within(10, lambda: read_as_programs_do(bin) == [None, None])
+        with pytest.raises(OSError, match="Input/output error"):  # what had been in the kernel's memory
+            os.pread(held, 4096, 0)
+        with Client(daemon.socket) as client, pytest.raises(Refused):
+            client.read_context("acme", "guides/large.bin", bytes=100)
+
+        change_in_place(daemon, b"a crow", 0, b"A")
+        assert daemon.fusefs("context", "verify", "acme").returncode == 1
+        assert read_as_programs_do(crow) == [None, None]
+
+        published(daemon, "acme", source, repair=True)
+
+        assert holds_within(10, lambda: read_as_programs_do(crow) == [b"a crow"] * 2)
+        assert read_as_programs_do(bin) == [large] * 2
+        os.close(held)
+
+
+def test_a_damaged_file_before_another_of_its_content_is_eio_at_once(source: Path) -> None:
+    """What is read ahead of it is the same content again, whose damage nobody would be told."""
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        damage(daemon, b"a crow")
+        done = subprocess.run(
+            ["cat", newest(daemon, "acme") / "guides/birds/copy.txt"], capture_output=True, timeout=10
+        )
+
+        assert b"Input/output error" in done.stderr
+
+
+def test_what_cannot_be_read_is_named_with_its_path(source: Path) -> None:
+    """Of a folder on a disk that fails: here that of a context in which files are damaged."""
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        for content in (b"a crow", b"top"):
+            damage(daemon, content)
+
+        done = daemon.fusefs("context", "publish", "other", newest(daemon, "acme"))
+
+        assert (done.returncode, done.stdout) == (4, "")
+        named = [f"{path} cannot be read: Input/output error" for path in ("guides/birds/copy.txt", "top.txt")]
+        assert [line for line in named if line not in done.stderr.splitlines()] == []
+        with Client(daemon.socket) as client, pytest.raises(Refused, match="no context of other"):
+            client.list_context("other")
+
+
+def test_what_is_touched_only_is_compared_again_and_read_on(source: Path) -> None:
+    """A backup that makes hard links changes the times of all that is kept."""
+    with running_daemon(NARROW) as daemon:
+        published(daemon, "acme", source)
+        context = Path(begun(daemon, "acme")["context"])
+        before = seen(context)
+        for path in (daemon.state / "context" / "files").rglob("*"):
+            if path.is_file():
+                os.link(path, daemon.base / path.name)
+        if os.geteuid() == 0:
+            Path("/proc/sys/vm/drop_caches").write_text("1")
+
+        assert seen(context) == before
+        assert "context_damaged" not in kinds_of_events(daemon)
 
 
 def test_a_start_brings_back_what_was_there(source: Path) -> None:

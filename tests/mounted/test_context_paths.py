@@ -1,5 +1,6 @@
 """Paths that are not canonical are refused alike, whoever gives them for what: one table, one check."""
 
+import json
 import os
 import struct
 import subprocess
@@ -22,6 +23,7 @@ from policy.refusals import InvalidDeployment, NotCanonical
 from tests.mounted.contexts import NARROW, filled, published
 from tests.mounted.harness import Daemon, running_daemon
 from tests.policy.odd_paths import CANONICAL, ODD, odd_paths
+from tools.client import Client, Refused
 
 TRIES = int(os.environ.get("FUSEFS_ODD_PATHS", "1000"))
 
@@ -163,8 +165,79 @@ def test_links_that_may_leave_are_refused_from_whoever_sends_them(http: httpx.Cl
 
 @pytest.mark.parametrize("path", [b"a/../b", b"/a", b"a//b", b"a/", b"a\\b", b"\xff", b"."])
 def test_the_commands_refuse_them_with_one_status(daemon: Daemon, path: bytes) -> None:
-    for command in (["list", "acme"], ["read", "acme"]):
-        words: list[bytes | str] = [sys.executable, "-m", "tools.cli", "context", *command, "--", path]
-        environment = os.environ | {"FUSEFS_SOCKET": str(daemon.socket)}
-        done = subprocess.run(words, env=environment, capture_output=True, cwd=Path(__file__).parents[2])
+    for command in ("list", "read"):
+        done = fusefs(daemon, "context", command, "acme", "--", path)
         assert done.returncode == 4, done.stderr
+
+
+@pytest.mark.parametrize("option", ["--context-include", "--context-exclude"])
+def test_patterns_that_are_not_utf8_are_refused_by_all_commands(daemon: Daemon, option: str) -> None:
+    whose = ("--agent", "roomy", "--user", "ada", option, b"\xff")
+    for words in (("turn", "begin", *whose), ("call", "begin", "new", *whose), ("run", "new", *whose, "--", "true")):
+        done = fusefs(daemon, *words)
+        assert (done.returncode, done.stdout) == (4, b""), done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def fusefs(daemon: Daemon, *words: str | bytes | Path) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "tools.cli", *words]
+    environment = os.environ | {"FUSEFS_SOCKET": str(daemon.socket)}
+    return subprocess.run(command, env=environment, capture_output=True, cwd=Path(__file__).parents[2])
+
+
+ODD_ORGS = [b"a/b", b"", b".", b"..", b"a\\b", b"a\nb", b"\xff", b"a" * 256]
+
+
+@pytest.mark.parametrize(
+    ("org", "command"),
+    [
+        *((org, ("publish",)) for org in ODD_ORGS),
+        *((b"a/b", command) for command in (("list",), ("read", "file"), ("history",), ("rollback", "1"), ("verify",))),
+    ],
+)
+def test_what_is_no_name_of_an_org_is_refused(
+    daemon: Daemon, org: bytes, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    name, *rest = command
+    done = fusefs(daemon, "context", name, "--", org, *rest, *([tmp_path] if name == "publish" else []))
+
+    assert (done.returncode, done.stdout) == (2, b""), done.stderr
+    assert b"right: one name, such as acme" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    with Client(daemon.socket) as client, pytest.raises(Refused) as refused:
+        client.list_context(os.fsdecode(org))
+    assert refused.value.problem.status == 400
+
+
+@pytest.mark.parametrize("options", [("--turn", b"\xff"), ("--agent", b"\xff")])
+def test_whose_view_it_is_cannot_be_what_is_not_utf8(daemon: Daemon, options: tuple[str, bytes]) -> None:
+    for words in (("list", "acme"), ("read", "acme", "etc/passwd")):
+        done = fusefs(daemon, "context", *words, *options)
+        assert done.returncode == 2
+        assert b"is not UTF-8" in done.stderr
+
+
+def test_no_name_of_a_folder_is_not_the_folder_that_one_is_in(daemon: Daemon) -> None:
+    """As where a variable was not set: `fusefs context publish acme "$SOURCE"`."""
+    for folder in (b"", b"/nowhere\xff"):
+        done = fusefs(daemon, "context", "publish", "acme", folder)
+        assert done.returncode == 2
+        assert b"right: the folder to publish" in done.stderr
+    with Client(daemon.socket) as client:
+        assert client.list_context("acme").generation == 1
+
+
+def test_names_are_printed_so_that_they_do_nothing_to_a_terminal(daemon: Daemon, tmp_path: Path) -> None:
+    names = ["\x1b[31mred", "new\nline", "\u202egnp.exe", "plain ä"]
+    source = filled(tmp_path / "source", dict.fromkeys(names, ""))
+    os.symlink("\x1b[2Jclear", source / "link")
+    published(daemon, "odd names", source)
+
+    listed = fusefs(daemon, "context", "list", "odd names")
+    as_json = fusefs(daemon, "context", "list", "odd names", "--json")
+    followed = fusefs(daemon, "context", "read", "odd names", "link")
+
+    shown = sorted(line.split(b"  ")[-1].decode() for line in listed.stdout.splitlines())
+    assert shown == sorted(["\\x1b[31mred", "new\\nline", "\\u202egnp.exe", "plain ä", "link -> \\x1b[2Jclear"])
+    assert {entry["name"] for entry in json.loads(as_json.stdout)["entries"]} == {*names, "link"}
+    assert b"\x1b" not in followed.stderr

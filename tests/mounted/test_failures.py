@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.mounted.compare import outcome
-from tests.mounted.harness import Daemon, prepared_daemon
+from tests.mounted.contexts import filled, published, seen
+from tests.mounted.harness import Daemon, holds_within, prepared_daemon
 from tests.mounted.tight import KIB, MIB, TIGHT, begin, kill, soon, turn_of, turns_of
 
 FAILED = 1
@@ -67,6 +68,28 @@ def test_a_full_backing_disk_is_enospc_and_harms_nothing(filesystem: str) -> Non
         for each in (turn, other):
             assert each.charged() == each.walked()
         assert daemon.fusefs("usage").returncode == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("content", [{"large": 40 * MIB}, {f"small {n}": 200 * KIB for n in range(150)}])
+def test_what_finds_no_room_is_not_published_and_all_is_as_before(content: dict[str, int], tmp_path: Path) -> None:
+    source = filled(tmp_path / "source", {"file": "content"})
+    with daemon_on("tmpfs") as daemon:
+        assert published(daemon, "acme", source) == 1
+        for name, size in content.items():
+            (source / name).write_bytes(os.urandom(size))
+
+        done = daemon.fusefs("context", "publish", "acme", source)
+
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert "No space left" in done.stderr
+        assert seen(daemon.mountpoint / "context" / "acme") == {"file": b"content"}
+        assert holds_within(5, lambda: os.listdir(daemon.state / "context" / "incoming") == [])
+        for name in content:
+            (source / name).unlink()
+        (source / "file").write_text("another")
+        if len(content) == 1:  # else those of them that had found room are in the way, until the next start
+            assert published(daemon, "acme", source) == 2
 
 
 @pytest.mark.needs_root

@@ -9,12 +9,13 @@ import pytest
 import trio
 
 from fusefs.call_messages import BeginCall, EndCall
+from fusefs.context_messages import FolderView
 from fusefs.messages import BeginTurn
 from tests.stand_ins import DAEMON
 from tests.tools.conftest import FakeDaemon
 from tests.tools.dying_workers import dying_workers, http
 from tools.asking import TRIES
-from tools.client import Client, DaemonUnreachable, TrioClient
+from tools.client import Client, DaemonUnreachable, TrioClient, Whose
 
 ADA = BeginTurn(agent="guide", user="ada", turn="t 1")
 
@@ -30,6 +31,18 @@ def test_a_question_that_a_dead_worker_left_is_asked_again(tmp_path: Path) -> No
         with Client(path) as client:
             assert client.daemon() == DAEMON
         trio.run(main)
+
+
+def test_a_question_about_a_context_is_asked_again_whole(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    told = FolderView(org="acme", generation=1, path="a b", entries=[], cut=False)
+
+    with dying_workers(path, [b"", http(told.model_dump_json())]) as heard, Client(path) as client:
+        client.list_context("acme", "a b", after="c", whose=Whose(agent="guide"))
+
+    first, again = (request.splitlines()[0] for request in heard)
+    assert first == again
+    assert first.startswith(b"GET /v1/context/acme/list?path=a%20b&agent=guide&after=c&")
 
 
 def test_what_begins_is_sent_again_with_the_id_that_it_had(daemon: FakeDaemon, tmp_path: Path) -> None:
