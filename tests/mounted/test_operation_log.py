@@ -77,6 +77,37 @@ def test_each_change_is_told_with_its_path_and_call(client: Client, turn: Turn) 
     assert lines(told(client, turn, op="rename")) == ["rename d/a -> b ok"]
 
 
+def test_a_file_that_is_only_cut_off_is_told_as_written(client: Client, turn: Turn) -> None:
+    work = Path(turn.begun.workspace)
+    names = ["by O_TRUNC", "by O_RDONLY O_TRUNC", "by ftruncate", "by truncate", "left alone"]
+    for name in names:
+        (work / name).write_bytes(b"12345")
+    (newest,) = client.operations({"turn": turn.begun.key, "a_page": 1}).operations
+    os.close(os.open(work / names[0], os.O_WRONLY | os.O_TRUNC))
+    os.close(os.open(work / names[1], os.O_RDONLY | os.O_TRUNC))
+    with open(work / names[2], "rb+") as file:
+        file.truncate(2)
+    os.truncate(work / names[3], 3)
+    os.close(os.open(work / names[4], os.O_RDWR))
+
+    assert holds_within(2, lambda: len(told(client, turn, op="write")) == 2 * len(names) - 1)
+    after = [one.path for one in told(client, turn, op="write") if one.id > newest.id]
+    assert sorted(after) == sorted(names[:-1])
+
+
+def test_a_file_that_was_open_for_writing_when_its_worker_died_is_told_as_written(
+    client: Client, turn: Turn, logging: Daemon
+) -> None:
+    work = Path(turn.begun.workspace)
+    pid = logging.status()["pid"]
+    with open(work / "long", "wb", buffering=0) as file:
+        file.write(b"x")
+        os.kill(pid, signal.SIGKILL)
+        another_worker(logging, than=pid)
+
+    assert holds_within(2, lambda: "write long ok" in lines(told(client, turn)))
+
+
 def test_what_was_refused_and_judged_is_told(client: Client, turn: Turn) -> None:
     turn.run(["sh", "-c", 'head -c 2M /dev/zero > big; echo x > "$FUSEFS_OUTBOX/a.png"'], capture=True)
 
@@ -148,6 +179,25 @@ def test_the_configuration_says_what_is_recorded(operations: str, expected: set[
     ):
         turn.run(["sh", "-c", "echo x > a; cat a"], capture=True)
         assert holds_within(5, lambda: {one.op for one in told(client, turn)} == expected)
+
+
+def test_a_file_that_was_only_read_is_told_as_read_however_it_was_open() -> None:
+    with (
+        running_daemon(AGENT.format("all")) as daemon,
+        Client(daemon.socket) as client,
+        client.turn(agent="a", user="ada") as turn,
+    ):
+        work = Path(turn.begun.workspace)
+        (work / "a").write_bytes(b"x")
+        for flags in (os.O_RDONLY, os.O_RDWR, os.O_WRONLY):  # the last is open for nothing else
+            os.close(os.open(work / "a", flags))
+        with open(work / "a", "rb+") as file:
+            file.write(b"y")
+
+        def found() -> list[str]:
+            return [one.op for one in told(client, turn)]
+
+        assert holds_within(2, lambda: found() == ["write", "read", "read", "write"])
 
 
 def test_turns_that_have_ended_are_still_told_of(client: Client, turn: Turn, logging: Daemon) -> None:
