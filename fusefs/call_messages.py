@@ -110,8 +110,11 @@ class Operation(Answer):
     org: str | None
     call: str | None = Field(description="the call that did it; null where more than one was live, or none")
     op: str = Field(description="write (a file was closed after writing), read, mkdir, rename, unlink, execute, …")
-    path: str = Field(description="in the workspace; of `execute` the command, of `publish` the org")
-    result: str = Field(description="ok, or what went wrong")
+    path: str = Field(
+        description="in the workspace; of rename `old -> new`, of links `name -> what it leads to`; of execute the "
+        "command, of publish the org"
+    )
+    result: str = Field(description="ok, or what went wrong; of a verdict ok is kept, else the reason")
     who: str = Field(description="program: the turn's; `uid N`: who asked by the control interface")
 
 

@@ -56,13 +56,22 @@ def _lines(told: Operations) -> Iterator[str]:
 
 
 def _line(operation: Operation) -> str:
-    """`2026-11-30T12:00:00.123Z  t1 (guide, ada, acme)  write  a/b.txt` and, where it did not end well, why."""
+    """`2026-11-30T12:00:00.123Z  t1 (guide, ada, acme)  call c1  write  a/b.txt` and, where it went wrong, why."""
     at = operation.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     whose = ", ".join(name for name in (operation.agent, operation.user, operation.org) if name is not None)
     about = f"{operation.turn} ({whose})" if operation.turn is not None else operation.org or "-"
+    call = "" if operation.call is None else f"  call {operation.call}"
     by = "" if operation.who == "program" else f"  by {operation.who}"
-    result = "" if operation.result == "ok" else f"  {operation.result}"
-    return f"{at}  {about}  {operation.op:8} {_one_line(operation.path)}{result}{by}"
+    result = _result(operation)
+    told = f"  {_one_line(result)}" if result else ""
+    return f"{at}  {about}{call}  {operation.op:8} {_one_line(operation.path)}{told}{by}"
+
+
+def _result(operation: Operation) -> str:
+    is_ok = operation.result == "ok"
+    if operation.op == Op.VERDICT:
+        return "kept" if is_ok else f"refused: {operation.result}"
+    return "" if is_ok else operation.result
 
 
 def _one_line(text: str) -> str:

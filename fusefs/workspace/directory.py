@@ -91,10 +91,10 @@ class WorkspaceDirectory(Entry, WritableDirectory):
     def listing(self) -> WorkspaceListing:
         return WorkspaceListing(self)
 
-    def _did(self, op: Op, name: bytes) -> None:
-        """Put down what was done to a name in here."""
+    def _did(self, op: Op, name: bytes, to: bytes | None = None) -> None:
+        """Put down what was done to a name in here, and what that leads to."""
         if self.realm.log is not None:
-            self.realm.log.add(op, self.inner_path(name))
+            self.realm.log.add(op, self.inner_path(name), to=to)
 
     # What an outbox has answers of its own to.
 
@@ -136,7 +136,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
         made = self._make(name, 0, caller, lambda here: disk.symlink(target, name, dir_fd=here))
-        self._did(Op.SYMLINK, name)
+        self._did(Op.SYMLINK, name, target)
         return made
 
     def made_before(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
@@ -164,7 +164,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, 0)
             raise
-        self._did(Op.LINK, name)
+        self._did(Op.LINK, name, node.inner_path())
         return self.realm.adopt(st, self, name), st
 
     def unlink(self, name: bytes) -> None:

@@ -64,8 +64,8 @@ def test_each_change_is_told_with_its_path_and_call(client: Client, turn: Turn) 
         "mkdir d ok",
         "write d/a ok",
         "rename d/a -> b ok",
-        "link c ok",
-        "symlink l ok",
+        "link c -> b ok",
+        "symlink l -> b ok",
         "unlink c ok",
         "rmdir d ok",
         "write e ok",
@@ -137,6 +137,23 @@ def test_the_command_line_pages_and_filters(client: Client, turn: Turn, logging:
     assert third.stderr == ""
     assert logging.fusefs("log", "--turn", turn.begun.key, "--since", "0s").stdout == ""
     assert logging.fusefs("log", "--since", "soon").returncode == 2
+
+
+def test_the_text_tells_the_call_the_verdict_and_where_a_link_leads(
+    client: Client, turn: Turn, logging: Daemon
+) -> None:
+    program = "echo a > a; ln a b; ln -s ../nowhere s; echo 1,2 > outbox/k.csv; echo x > outbox/r.png"
+    ended = turn.run(["sh", "-c", program], capture=True).call
+    assert ended is not None
+    call = ended.call
+
+    text = logging.fusefs("log", "--turn", turn.begun.key).stdout.splitlines()
+    assert [line for line in text if f"  call {call}  " not in line] == []
+    rest = [line.split(f"  call {call}  ")[1] for line in text]
+    assert "link     b -> a" in rest
+    assert "symlink  s -> ../nowhere" in rest
+    assert "verdict  outbox/k.csv  kept" in rest
+    assert any(line.startswith("verdict  outbox/r.png  refused: ") for line in rest)
 
 
 def test_a_killed_worker_takes_at_most_the_last_second_with_it(client: Client, logging: Daemon) -> None:
