@@ -14,7 +14,7 @@ from fusefs.accounting import Tally, TurnAccount
 from fusefs.call_messages import BeginCall
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
-from fusefs.operation_log import OK, TurnLog, command_line
+from fusefs.operation_log import TurnLog, command_line
 from fusefs.processes import Identity, Process
 from policy.refusals import CallConflict
 
@@ -82,17 +82,6 @@ class Call:
             return
         if not await trio.to_thread.run_sync(partial(self.grip.stop, until, with_turn=with_turn)):
             log.error("call %s: some of its processes do not end", self.record.id)
-
-
-def result_of(record: CallRecord) -> str:
-    """How a call ended, for the log; one that is over without a word of its end was stopped."""
-    if record.how is None:
-        return "stopped"
-    if record.signal is not None:
-        return f"signal {record.signal}"
-    if record.exit_status is None:
-        return "not told"
-    return OK if record.exit_status == 0 else f"exit {record.exit_status}"
 
 
 def new_call(request: BeginCall, key: str) -> CallRecord:

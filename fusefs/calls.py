@@ -11,8 +11,9 @@ import trio
 
 from fusefs import views
 from fusefs.accounting import Refused
-from fusefs.call import Call, Turn, check_same, new_call, result_of
+from fusefs.call import Call, Turn, check_same, new_call
 from fusefs.call_messages import BeginCall, EndCall, HowEnded
+from fusefs.call_rows import result_of
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.grips import Marks, grip
@@ -175,6 +176,7 @@ class Calls:
             is_left=int(is_left),
             notes=taken.notes_record,
             leaving=taken.leaving_record,
+            verdicts=taken.verdicts_record,
         )
         await trio.to_thread.run_sync(self._journal.change_call, record, taken.attachments)
         call.record = record

@@ -8,89 +8,22 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database, Migrations
 
+from fusefs.journal_records import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.journal_schema import SCHEMA
+
+__all__ = ["AttachmentRecord", "CallRecord", "Journal", "JournalUnusable", "TurnRecord"]
 
 BUSY_SECONDS = 10.0  # an operator's `sqlite3 journal.db` may hold the file for a moment
 
 
 class JournalUnusable(Exception):
     """The journal cannot be read or written; str() says why, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
-    """One turn. Times are Unix times in seconds; `ended_at` is None while the turn is live, and so is `how`.
-
-    `turn_disk` is the limit that an operator has set for it (bytes), or None; `emptying` is 1 while its calls are being
-    stopped and its workspace emptied. It sees `generation` of its org's context, by `context_rules`
-    (m005_context).
-    """
-
-    id: str
-    key: str
-    agent: str
-    user: str
-    org: str
-    uid: int
-    gid: int
-    begun_at: float
-    deadline_at: float
-    ended_at: float | None = None
-    how: str | None = None
-    turn_disk: int | None = None
-    emptying: int = 0
-    generation: int | None = None
-    context_rules: str | None = None
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Whose turn it is, as every event of it says."""
-        return {"turn": self.id, "key": self.key, "agent": self.agent, "user": self.user, "org": self.org}
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """One call; journal_schema (m003_calls, m004_attachments) says what each field means."""
-
-    id: str
-    turn: str
-    begun_at: float
-    pid: int | None = None
-    started: int | None = None
-    boot: str | None = None
-    known_by: str | None = None
-    place: str | None = None
-    ended_at: float | None = None
-    how: str | None = None
-    exit_status: int | None = None
-    signal: int | None = None
-    refused: str | None = None
-    is_left: int = 1
-    notes: str | None = None
-    leaving: str | None = None
-    command: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AttachmentRecord:
-    """A file that was kept of an outbox; journal_schema.m004_attachments says what each field means."""
-
-    turn: str
-    call_id: str
-    name: str
-    media_type: str
-    size: int
-    sha256: str
-    warnings: str
-    path: str | None
-    kept_at: float
-    seq: int = 0
 
 
 _TURN = tuple(field.name for field in fields(TurnRecord))
@@ -227,6 +160,12 @@ class Journal:
         """Live calls, and ended ones of which processes or files may be left, in the order in which they began."""
         return self._select_calls("ended_at IS NULL OR is_left = 1 OR leaving IS NOT NULL ORDER BY seq", ())
 
+    def ended_since(self, at: float) -> list[tuple[TurnRecord, CallRecord]]:
+        """The calls that have ended since a time (Unix, seconds), each with its turn, in the order of their ends."""
+        calls = self._select_calls("ended_at >= ? ORDER BY ended_at", (at,))
+        turns = {key: self.by_key(key) for key in {call.turn for call in calls}}
+        return [(turn, call) for call in calls if (turn := turns[call.turn]) is not None]
+
     def close(self) -> None:
         """Close the file; closing twice is fine."""
         self._db.close()
@@ -236,7 +175,7 @@ class Journal:
             rows = self._db.execute(f"SELECT {', '.join(_TURN)} FROM turns WHERE {condition}", values)
             return [TurnRecord(*row) for row in rows]
 
-    def _select_calls(self, condition: str, values: tuple[str, ...]) -> list[CallRecord]:
+    def _select_calls(self, condition: str, values: tuple[str | float, ...]) -> list[CallRecord]:
         with self._explained():
             rows = self._db.execute(f"SELECT {', '.join(_CALL)} FROM calls WHERE {condition}", values)
             return [CallRecord(*row) for row in rows]

@@ -24,8 +24,7 @@ from fusefs.careful import on_behalf_of
 from fusefs.court import Court
 from fusefs.judging import Judged, judge, judge_by_name
 from fusefs.nodes import Attributes, Caller, Handle, Node
-from fusefs.operation_kinds import Op
-from fusefs.operation_log import OK
+from fusefs.operation_kinds import OK, Op
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import Life, RegularFile

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fusefs.call_messages import BeginCall, Operation
+from fusefs.call_messages import BeginCall, EndCall, Operation
 from fusefs.messages import BeginTurn
 from tests.mounted.harness import Daemon, holds_within, running_daemon
 from tests.mounted.workers import another_worker
@@ -175,6 +175,34 @@ def test_a_killed_worker_takes_at_most_the_last_second_with_it(client: Client, l
         assert safe <= recorded(client, begun.key)
         written = {name: killed_at - 2 for name in recorded(client, begun.key)}  # the rest may be lost
     client.end(begun.key)
+
+
+def test_what_a_killed_worker_takes_with_it_is_told_and_ends_of_calls_are_never_lost(
+    client: Client, turn: Turn, logging: Daemon
+) -> None:
+    work = Path(turn.begun.workspace)
+    key = turn.begun.key
+    call = client.begin_call(key, BeginCall(command=["make", "all"])).call
+    (work / "outbox/k.csv").write_bytes(b"1,2\n")
+    (work / "outbox/r.png").write_bytes(b"")
+    assert told(client, turn)  # so all that was done is in the file
+    time.sleep(1)
+    pid = logging.status()["pid"]
+    (work / "d").mkdir()
+    (work / "d").rmdir()
+    client.end_call(call, EndCall(exit_status=3))
+    os.kill(pid, signal.SIGKILL)
+    another_worker(logging, than=pid)
+
+    def ended() -> list[str]:
+        return [line for line in lines(told(client, turn)) if line.startswith(("execute", "verdict"))]
+
+    assert holds_within(5, lambda: ended()[-1] == "execute make all exit 3")
+    assert "verdict outbox/k.csv ok" in ended()[-3:]
+    assert any(line.startswith("verdict outbox/r.png ") for line in ended()[-3:])
+    (lost,) = client.operations({"op": "lost", "a_page": 1}).operations
+    assert "operations: a worker was killed before it could write them down" in lost.result
+    assert int(lost.result.split()[0]) >= 4
 
 
 def recorded(client: Client, key: str) -> set[str]:
