@@ -84,8 +84,9 @@ class Call:
             log.error("call %s: some of its processes do not end", self.record.id)
 
 
-def new_call(request: BeginCall, key: str) -> CallRecord:
-    command = None if request.command is None else command_line(request.command)
+def new_call(request: BeginCall, key: str, *, with_command: bool) -> CallRecord:
+    """The record of a call that begins now, in the turn of this key."""
+    command = command_line(request.command) if with_command and request.command is not None else None
     return CallRecord(request.call or str(uuid.uuid4()), key, time.time(), command=command)
 
 

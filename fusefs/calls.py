@@ -19,6 +19,7 @@ from fusefs.events import Events
 from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
 from fusefs.operation_kinds import Op
+from fusefs.operation_log import TurnLog
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace
@@ -85,7 +86,8 @@ class Calls:
                 if request.pid is None or live.process is not None:
                     return live.record
             process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
-            call = live or Call(new_call(request, key), turn)
+            new = new_call(request, key, with_command=self._log_of(key) is not None)
+            call = live or Call(new, turn)
             try:
                 await self._hold(call, process, is_new=live is None)
             except BaseException:
@@ -126,8 +128,9 @@ class Calls:
         if call.record.id not in self._live:
             call.turn.account.count_refusals(call.tally)
             self._live[call.record.id] = call
-            workspace = self._workspace_of(call.record.turn)
-            call.log = None if workspace is None else workspace.log
+            call.log = self._log_of(call.record.turn)
+            if call.log is None:  # begun while operations were recorded, perhaps
+                call.record = replace(call.record, command=None)
             self._tell_live(call.record.turn)
         if call.record.pid is not None:
             self._nursery.start_soon(self._watch, call)
@@ -210,10 +213,14 @@ class Calls:
 
     def _tell_live(self, key: str) -> None:
         """What the turn does from now on is this call's, where it is the only one."""
-        workspace = self._workspace_of(key)
-        if workspace is not None and workspace.log is not None:
+        log = self._log_of(key)
+        if log is not None:
             live = self.of_turn(key)
-            workspace.log.call = live[0].id if len(live) == 1 else None
+            log.call = live[0].id if len(live) == 1 else None
+
+    def _log_of(self, key: str) -> TurnLog | None:
+        workspace = self._workspace_of(key)
+        return None if workspace is None else workspace.log
 
     def _over(self, call: Call, limit: Limit | None) -> None:
         """A call is live no more; `limit` is what it hit."""

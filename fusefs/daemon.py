@@ -183,7 +183,7 @@ async def _serve(
             nursery.start_soon(look_what_is_forgotten, inodes, kernel.device)
         nursery.start_soon(events.keep)
         nursery.start_soon(done.keep, journal.ended_since)
-        nursery.start_soon(done.sweep)
+        nursery.start_soon(done.sweep, journal.prune)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)

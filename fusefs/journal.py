@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database, Migrations
 
+from fusefs import journal_pruning
 from fusefs.journal_records import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.journal_schema import SCHEMA
 
@@ -53,6 +54,7 @@ class Journal:
         # FULL: a turn that a caller was told of is still there after a power failure.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA secure_delete = ON")  # what goes is not to be found in the file any more
         steps = Migrations("fusefs")
         for step in SCHEMA:
             steps()(step)
@@ -165,6 +167,20 @@ class Journal:
         calls = self._select_calls("ended_at >= ? ORDER BY ended_at", (at,))
         turns = {key: self.by_key(key) for key in {call.turn for call in calls}}
         return [(turn, call) for call in calls if (turn := turns[call.turn]) is not None]
+
+    def prune(self, before: float, commands_before: float | None) -> int:
+        """Let go of some of what is due; answers how many rows that was, 0 once nothing is.
+
+        Turns that ended before a time (Unix, seconds) with their calls, and the commands of calls that ended before
+        another; None: all commands, also of calls that are live.
+        """
+        with self._explained(), self._db.atomic():
+            gone = journal_pruning.prune(self._db, before)
+            gone += journal_pruning.forget_commands(self._db, commands_before)
+        if gone:
+            with self._explained():  # what has gone stands in the WAL until that begins anew
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return gone
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""

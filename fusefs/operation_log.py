@@ -11,6 +11,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, Protocol
 
 import trio
@@ -62,6 +63,8 @@ class Records(Protocol):
         """Let go of some that are due; answers how many."""
 
 
+Prune = Callable[[float, float | None], int]
+"""Has the journal let go of some turns that ended before a time, and of commands; for worker threads, the same."""
 EndedCalls = Callable[[float], Sequence[tuple[TurnRecord, CallRecord]]]
 """The calls that have ended since a time, as the journal has them; for worker threads, may raise JournalUnusable."""
 
@@ -205,16 +208,21 @@ class OperationLog:
         await self._write()
         return await trio.to_thread.run_sync(self._records.select, asked, page, a_page)
 
-    async def sweep(self) -> None:
-        """Let go of what is due, once a day, until cancelled."""
+    async def sweep(self, prune: Prune) -> None:
+        """Let go of what is due, here and in the journal, once a day, until cancelled."""
         while True:
-            try:
-                before = keep_from(time.time(), self._kept_days)
-                while await trio.to_thread.run_sync(self._records.sweep, before):  # noqa: ASYNC110 - others go first
-                    await trio.sleep(BETWEEN_S)
-            except JournalUnusable as error:
-                log.error("old operations stay for now: %s", error)
+            before = keep_from(time.time(), self._kept_days)
+            commands_before = None if self._recorded == "off" else before
+            await self._sweep(partial(prune, before, commands_before), "what is old stays in the journal for now")
+            await self._sweep(partial(self._records.sweep, before), "old operations stay for now")
             await trio.sleep(SWEEP_EVERY_S)
+
+    async def _sweep(self, sweep: Callable[[], int], complaint: str) -> None:
+        try:
+            while await trio.to_thread.run_sync(sweep):  # noqa: ASYNC110 - others go first
+                await trio.sleep(BETWEEN_S)
+        except JournalUnusable as error:
+            log.error("%s: %s", complaint, error)
 
 
 def command_line(words: Sequence[str]) -> str:

@@ -124,6 +124,7 @@ class OperationRecords:
             self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA secure_delete = ON")  # what goes is not to be found in the file any more
             self._db.executescript(_SCHEMA)
 
     def left(self) -> Left:
@@ -139,7 +140,7 @@ class OperationRecords:
             self._db.execute("UPDATE progress SET is_open = 0 WHERE is_open")
 
     def lacking(self, done: Iterable[Done], since: float) -> list[Done]:
-        """Those of the ends of calls that are not there, from a time on; how a program ended may have been told later."""
+        """Those of the ends of calls that are not there, from a time on; a program's end may have been told later."""
         query = (
             "SELECT 1 FROM operations INDEXED BY operations_by_time JOIN whose ON whose.id = operations.whose "
             "WHERE at >= ? AND key = ? AND call = ? AND op = ? AND path = ? AND (op = 'execute' OR result = ?)"
@@ -190,6 +191,10 @@ class OperationRecords:
             gone = self._db.execute(
                 f"DELETE FROM operations WHERE id IN ({due})", (before, newest - MOST_ROWS, SWEPT_AT_ONCE)
             )
+            if gone.rowcount < SWEPT_AT_ONCE:
+                unused = "NOT EXISTS (SELECT 1 FROM operations WHERE operations.whose = whose.id)"
+                self._db.execute(f"DELETE FROM whose WHERE {unused}")
+                self._whose.clear()
             return gone.rowcount
 
     def close(self) -> None:

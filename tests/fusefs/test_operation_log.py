@@ -86,6 +86,17 @@ def test_what_is_due_goes_and_the_rest_stays(records: OperationRecords, monkeypa
     assert paths(records.select(Asked(), 1, 10)) == ["4", "3"]
 
 
+def test_whose_operations_they_were_goes_with_the_last_of_them(records: OperationRecords, path: Path) -> None:
+    records.add([done(turn("old"), Op.WRITE, "a", at=1), done(turn("t"), Op.WRITE, "b", at=1)])
+    records.add([done(turn("t"), Op.WRITE, "c", at=9)])
+
+    records.sweep(5)
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT turn FROM whose").fetchall() == [("t",)]
+    records.add([done(turn("old"), Op.WRITE, "d", at=10)])
+    assert paths(records.select(Asked(turn="old"), 1, 10)) == ["d"]
+
+
 def test_too_many_go_however_young_they_are(records: OperationRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fusefs.operation_records.MOST_ROWS", 3)
     records.add([done(turn("t"), Op.WRITE, str(number)) for number in range(5)])

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -224,6 +226,42 @@ def test_the_configuration_says_what_is_recorded(operations: str, expected: set[
     ):
         turn.run(["sh", "-c", "echo x > a; cat a"], capture=True)
         assert holds_within(5, lambda: {one.op for one in told(client, turn)} == expected)
+
+
+def test_commands_are_nowhere_where_nothing_is_recorded_also_of_calls_that_began_before() -> None:
+    with running_daemon(AGENT.format("writes")) as daemon, Client(daemon.socket) as client:
+        key = client.begin(BeginTurn(agent="a", user="ada")).key
+        call = client.begin_call(key, BeginCall(command=["make", "before"])).call
+        daemon.config.write_text(AGENT.format("off"))
+        pid = daemon.status()["pid"]
+        assert daemon.fusefs("reload").returncode == 0
+        another_worker(daemon, than=pid)
+        client.end_call(call, EndCall(exit_status=0))
+        client.end_call(client.begin_call(key, BeginCall(command=["make", "after"])).call, EndCall())
+
+        def commands() -> list[bytes]:
+            kept = [path.read_bytes() for path in daemon.state.glob("journal.sqlite*")]
+            return [word for word in (b"make before", b"make after") if any(word in one for one in kept)]
+
+        assert holds_within(5, lambda: commands() == [])
+
+
+def test_what_ended_too_long_ago_goes_from_the_journal_too() -> None:
+    with running_daemon(AGENT.format("writes")) as daemon, Client(daemon.socket) as client:
+        live = client.begin(BeginTurn(agent="a", user="ada", turn="live", deadline_seconds=3e7))
+        with client.turn(agent="a", user="ada") as turn:
+            turn.run(["true"])
+        daemon.stop()
+        with closing(sqlite3.connect(daemon.state / "journal.sqlite")) as journal, journal:
+            journal.execute("UPDATE turns SET begun_at = begun_at - 1e7, ended_at = ended_at - 1e7")
+
+        daemon.start()
+
+        def turns() -> list[str]:
+            with closing(sqlite3.connect(daemon.state / "journal.sqlite")) as journal:
+                return [key for (key,) in journal.execute("SELECT key FROM turns")]
+
+        assert holds_within(5, lambda: turns() == [live.key])
 
 
 def test_a_file_that_was_only_read_is_told_as_read_however_it_was_open() -> None:
