@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import AwareDatetime, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fusefs.messages import Answer, Component, Label, Owner, Patterns, Request, TurnBegun
+from fusefs.messages import HIGHEST_PID, Answer, Component, Label, Owner, Patterns, Request, TurnBegun
 from policy.limits import Limit, Resource
 
 
@@ -14,7 +14,9 @@ class BeginCall(Request):
     """Begin a call; where a call of this id is live in the turn already, the answer is that call."""
 
     call: Component | None = Field(default=None, description="the caller's own id; made where none is given")
-    pid: int | None = Field(default=None, gt=0, description="a process of the call, as the daemon's host numbers it")
+    pid: int | None = Field(
+        default=None, gt=0, le=HIGHEST_PID, description="a process of the call, as the daemon's host numbers it"
+    )
     command: list[str] | None = Field(default=None, description="what it runs, for the log; never its output")
     agent: Label | None = Field(default=None, description="with user: begin the turn where its id is new")
     user: Label | None = Field(default=None, description="whose turn it is to be")
@@ -116,6 +118,10 @@ class Operation(Answer):
     )
     result: str = Field(description="ok, or what went wrong; of a verdict ok is kept, else the reason")
     who: str = Field(description="program: the turn's; `uid N`: who asked by the control interface")
+
+
+MOST_PAGES = 5_000_000
+"""As many as there are operations at most (fusefs.operation_records.MOST_ROWS), one a page."""
 
 
 class Operations(Answer):

@@ -31,7 +31,7 @@ def add(app: FastAPI, operations: Operations) -> None:
         op: Annotated[Op | None, Query(description="of this kind")] = None,
         failed: Annotated[bool, Query(description="only those that did not end well")] = False,
         since: Annotated[AwareDatetime | None, Query(description="not before this time")] = None,
-        page: Annotated[int, Query(ge=1, description="1 has the newest")] = 1,
+        page: Annotated[int, Query(ge=1, le=call_messages.MOST_PAGES, description="1 has the newest")] = 1,
         a_page: Annotated[int, Query(ge=1, le=MOST_A_PAGE, description="how many make a page")] = A_PAGE,
     ) -> call_messages.Operations:
         """What turns have done, up to this moment: path and result, never content."""

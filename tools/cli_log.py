@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from fusefs.call_messages import Operation, Operations
+from fusefs.call_messages import MOST_PAGES, Operation, Operations
 from fusefs.operation_kinds import Op
 from tools.cli_output import Output, command
 from tools.exits import Exit, Failure
@@ -23,7 +23,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 )
 @click.option("--failed", is_flag=True, help="Only what did not end well.")
 @click.option("--since", metavar="T", help="Not before: a time such as 2026-11-30T12:00, or how long ago, such as 90m.")
-@click.option("--page", type=click.IntRange(1), default=1, metavar="N", help="1, the default, has the newest 200.")
+@click.option(
+    "--page", type=click.IntRange(1, MOST_PAGES), default=1, metavar="N", help="1, the default, has the newest 200."
+)
 def log(output: Output, since: str | None, **asked: object) -> None:
     """Show what was done, by which turn and call, with path and result, oldest first; the newest page where none is
     given.
