@@ -55,6 +55,9 @@ class Turns(Protocol):
     async def counted(self) -> None:
         """Return when all totals are known."""
 
+    async def recorded(self, turn: str) -> TurnRecord:
+        """A turn by its id or key, live or ended."""
+
     async def end(self, turn: str) -> TurnRecord:
         """End a live turn."""
 
@@ -146,7 +149,7 @@ def create_app(
     control_outbox.add(app, turns.handed_over)
     _add_inspection(app, turns, accounts, daemon_info)
     _add_events(app, events)
-    control_operations.add(app, operations)
+    control_operations.add(app, operations, turns)
     _add_reload(app, daemon_info, reload)
     return app
 

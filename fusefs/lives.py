@@ -61,6 +61,10 @@ class Lives:
         """A live turn by its id or key. Raises NoSuchTurn, TurnOver."""
         return await self._turns.find(turn)
 
+    async def recorded(self, turn: str) -> TurnRecord:
+        """The newest turn of this id or key, live or ended. Raises NoSuchTurn."""
+        return await self._turns.recorded(turn)
+
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> Turn:
         """Begin a turn, or answer the live one of the same id; raises what Turns.begin does."""
         turn = await self._turns.begin(request, peer_uid, peer_gid)
@@ -76,7 +80,7 @@ class Lives:
         try:
             return await self.end(turn)
         except TurnOver:
-            return await self._turns.recorded(turn)
+            return await self.recorded(turn)
 
     async def _end(self, turn: str, reason: EndReason) -> TurnRecord:
         ending = await self._turns.find(turn)

@@ -59,6 +59,9 @@ class Records(Protocol):
     def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
         """The newest first."""
 
+    def knows(self, turn: str) -> bool:
+        """Whether there is anything of a turn."""
+
     def sweep(self, before: float) -> int:
         """Let go of some that are due; answers how many."""
 
@@ -207,6 +210,10 @@ class OperationLog:
         """
         await self._write()
         return await trio.to_thread.run_sync(self._records.select, asked, page, a_page)
+
+    async def knows(self, turn: str) -> bool:
+        """Whether there is anything of a turn, by its id or key. Raises JournalUnusable."""
+        return await trio.to_thread.run_sync(self._records.knows, turn)
 
     async def sweep(self, prune: Prune) -> None:
         """Let go of what is due, here and in the journal, once a day, until cancelled."""

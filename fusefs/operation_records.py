@@ -183,6 +183,12 @@ class OperationRecords:
         with self._explained():
             return [Operation(*row) for row in self._db.execute(query, wanted)]
 
+    def knows(self, turn: str) -> bool:
+        """Whether there is anything of a turn, by its id or key."""
+        with self._explained():
+            asking = "SELECT EXISTS (SELECT 1 FROM whose WHERE turn = :turn OR key = :turn)"
+            return bool(self._db.execute(asking, {"turn": turn}).fetchone()[0])
+
     def sweep(self, before: float) -> int:
         """Let go of some of those that are due: older than a time, or too many; answers how many that was."""
         with self._explained(), self._db:

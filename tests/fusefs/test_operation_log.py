@@ -65,6 +65,7 @@ def test_each_question_is_answered_by_the_query(records: OperationRecords) -> No
     assert asked(since=20.0) == ["acme", "false", "b"]
     assert asked(turn="t1", since=20.0) == ["false"]
     assert asked(turn="nobody") == []
+    assert [records.knows(turn) for turn in ("t1", "a-t2", "nobody")] == [True, True, False]
     assert records.select(Asked(op=Op.WRITE), 1, 10) == [
         Operation(1, 10.0, "t1", "a-t1", "guide", "ada", "acme", None, "write", "a", "ok", "program")
     ]
@@ -163,6 +164,9 @@ class Failing:
 
     def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
         return []
+
+    def knows(self, turn: str) -> bool:
+        return False
 
     def sweep(self, before: float) -> int:
         return 0

@@ -283,6 +283,18 @@ def test_a_file_that_was_only_read_is_told_as_read_however_it_was_open() -> None
         assert holds_within(2, lambda: found() == ["write", "read", "read", "write"])
 
 
+def test_a_turn_that_nobody_knows_is_an_error_and_one_that_did_nothing_is_not(
+    client: Client, turn: Turn, logging: Daemon
+) -> None:
+    unknown = logging.fusefs("log", "--turn", "never")
+    assert (unknown.returncode, unknown.stdout, unknown.stderr) == (1, "", "fusefs: no turn never\n")
+    assert logging.fusefs("turn", "show", "never").returncode == 1
+    for known in (turn.begun.key, turn.begun.turn):
+        assert logging.fusefs("log", "--turn", known).returncode == 0
+    client.end(turn.begun.key)
+    assert logging.fusefs("log", "--turn", turn.begun.key).returncode == 0
+
+
 def test_turns_that_have_ended_are_still_told_of(client: Client, turn: Turn, logging: Daemon) -> None:
     turn.run(["touch", "a"])
     subprocess.run(["sync", "-f", str(logging.state)], check=True)
