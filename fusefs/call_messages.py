@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import AwareDatetime, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fusefs.messages import HIGHEST_PID, Answer, Component, Label, Owner, Patterns, Request, TurnBegun
+from fusefs.messages import HIGHEST_PID, Answer, Component, Label, Owner, Patterns, Request, TurnBegun, TurnView
 from policy.limits import Limit, Resource
 
 
@@ -98,6 +98,22 @@ class CallEnded(Answer):
     attachments: list[Attachment] = Field(description="the files that are kept of its outbox")
     notes: list[str] = Field(description="what people should know of it")
     limit: LimitHit | None
+
+
+class RecordedCall(CallEnded):
+    """A call that has ended, as the journal has it."""
+
+    command: str | None = Field(description="what it ran, where that was told and is still kept")
+
+
+class TurnRecorded(TurnView):
+    """A turn as the journal has it. `calls` and `usage` are of live turns, and told elsewhere."""
+
+    how: str | None = Field(description="asked, expired or lost; null while it is live")
+    used_bytes: int | None = Field(description="what it held when it ended; null where that is not known")
+    used_inodes: int | None
+    peak_bytes: int | None = Field(description="the most that it ever held")
+    ended_calls: list[RecordedCall] = Field(description="the newest 200 that have ended, oldest first")
 
 
 class Operation(Answer):

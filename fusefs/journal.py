@@ -15,7 +15,7 @@ from typing import Any
 from sqlite_utils import Database, Migrations
 
 from fusefs import journal_pruning
-from fusefs.journal_records import AttachmentRecord, CallRecord, TurnRecord
+from fusefs.journal_records import UNKNOWN, AtEnd, AttachmentRecord, CallRecord, TurnRecord
 from fusefs.journal_schema import SCHEMA
 
 __all__ = ["AttachmentRecord", "CallRecord", "Journal", "JournalUnusable", "TurnRecord"]
@@ -71,11 +71,12 @@ class Journal:
         with self._explained(), self._db.atomic():
             self._insert("turns", _TURN, asdict(record))
 
-    def end(self, key: str, ended_at: float, how: str | None = None) -> None:
-        """Keep when and how a live turn ended. A turn that has ended already keeps what it has."""
+    def end(self, key: str, ended_at: float, how: str | None = None, at_end: AtEnd = UNKNOWN) -> None:
+        """Keep when and how a live turn ended, and what it held then. One that has ended already keeps what it has."""
+        values = ", ".join(f"{column} = ?" for column in ("ended_at", "how", *AtEnd._fields))
         with self._explained(), self._db.atomic():
-            ending = "UPDATE turns SET ended_at = ?, how = ? WHERE key = ? AND ended_at IS NULL"
-            self._db.execute(ending, (ended_at, how, key))
+            ending = f"UPDATE turns SET {values} WHERE key = ? AND ended_at IS NULL"
+            self._db.execute(ending, (ended_at, how, *at_end, key))
 
     def live(self) -> list[TurnRecord]:
         """All live turns, in the order in which they began."""
@@ -157,6 +158,11 @@ class Journal:
     def call(self, id: str) -> CallRecord | None:
         """The newest call of this id, live or ended; None where there was none."""
         return next(iter(self._select_calls("id = ? ORDER BY seq DESC LIMIT 1", (id,))), None)
+
+    def calls_of(self, key: str, most: int) -> list[CallRecord]:
+        """The newest calls of a turn that have ended, in the order in which they began."""
+        newest = "turn = ? AND ended_at IS NOT NULL ORDER BY seq DESC LIMIT ?"
+        return self._select_calls(newest, (key, most))[::-1]
 
     def calls_left(self) -> list[CallRecord]:
         """Live calls, and ended ones of which processes or files may be left, in the order in which they began."""

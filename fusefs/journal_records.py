@@ -1,6 +1,19 @@
 """What the journal keeps: its rows, as values."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class AtEnd(NamedTuple):
+    """What a turn held when it ended, what it held at most, and how often a limit refused something; None: unknown."""
+
+    used_bytes: int | None = None
+    used_inodes: int | None = None
+    peak_bytes: int | None = None
+    refused_count: int | None = None
+
+
+UNKNOWN = AtEnd()
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,7 +22,7 @@ class TurnRecord:
 
     `turn_disk` is the limit that an operator has set for it (bytes), or None; `emptying` is 1 while its calls are being
     stopped and its workspace emptied. It sees `generation` of its org's context, by `context_rules`
-    (m005_context).
+    (m005_context). What it held when it ended, m006_history tells.
     """
 
     id: str
@@ -27,6 +40,15 @@ class TurnRecord:
     emptying: int = 0
     generation: int | None = None
     context_rules: str | None = None
+    used_bytes: int | None = None
+    used_inodes: int | None = None
+    peak_bytes: int | None = None
+    refused_count: int | None = None
+
+    @property
+    def at_end(self) -> AtEnd:
+        """What it held when it ended."""
+        return AtEnd(self.used_bytes, self.used_inodes, self.peak_bytes, self.refused_count)
 
     @property
     def names(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pytest
 from sqlite_utils import Database, Migrations
 
 from fusefs.journal import AttachmentRecord, CallRecord, Journal, JournalUnusable, TurnRecord
+from fusefs.journal_records import AtEnd
 from fusefs.journal_schema import m001_turns
 
 TURN = TurnRecord(
@@ -59,6 +60,15 @@ def test_an_ended_turn_is_kept_and_no_longer_live(journal: Journal) -> None:
 
     assert journal.live() == []
     assert journal.by_id("t1") == replace(TURN, ended_at=1_700_000_100.0)
+
+
+def test_what_a_turn_held_at_its_end_is_kept(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.end(TURN.key, 5.0, "asked", AtEnd(1, 2, 3, 4))
+
+    found = journal.by_id("t1")
+    assert found is not None
+    assert (found.ended_at, found.how, found.at_end) == (5.0, "asked", (1, 2, 3, 4))
 
 
 def test_an_id_comes_again_after_its_turn_has_ended_and_the_newest_is_found(journal: Journal) -> None:
