@@ -7,6 +7,7 @@ operations is quicker than the disk, the log says how many it has lost; the ends
 
 import errno
 import logging
+import os
 import shlex
 import time
 from collections import deque
@@ -22,7 +23,7 @@ from fusefs.ledger import Row
 from fusefs.operation_kinds import NEVER_DROPPED, OK, PROGRAM, Op
 from fusefs.operation_losses import Losses, own_memory
 from fusefs.operation_records import Asked, Done, Left, Mark, Operation
-from policy.refusals import Limit, LimitReached
+from policy.refusals import LimitReached, Refusal
 from policy.retention import keep_from
 
 log = logging.getLogger(__name__)
@@ -75,14 +76,14 @@ EndedCalls = Callable[[float], Sequence[tuple[TurnRecord, CallRecord]]]
 class TurnLog:
     """What one turn does. `call` is the one that is live, or None where that is none or more than one."""
 
-    __slots__ = ("_put", "_refused", "_turn", "call", "reads")
+    __slots__ = ("_failed", "_put", "_turn", "call", "reads")
 
     def __init__(self, put: Callable[[Done], None], turn: TurnRecord, reads: bool) -> None:
         self._put = put
         self._turn = turn
         self.call: str | None = None
         self.reads = reads
-        self._refused: tuple[Limit, bytes, int] | None = None
+        self._failed: tuple[Op, bytes, int, int] | None = None
 
     def add(
         self,
@@ -99,10 +100,18 @@ class TurnLog:
 
     def refuse(self, refusal: LimitReached, path: bytes) -> None:
         """Put down what a limit refused; once a second where a program tries the same again and again."""
-        what = (refusal.limit, path, int(time.monotonic()))
-        if what != self._refused:
-            self._refused = what
-            self.add(Op.REFUSE, path, f"{errno.errorcode[refusal.errno]}: {refusal}")
+        self._add_rarely(Op.REFUSE, path, refusal.errno, str(refusal))
+
+    def fail(self, op: Op, path: bytes, error: OSError | Refusal, to: bytes | None = None) -> None:
+        """Put down what could not be done; as rarely."""
+        text = os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else str(error)
+        self._add_rarely(op, path, error.errno or errno.EIO, text, to)
+
+    def _add_rarely(self, op: Op, path: bytes, number: int, text: str, to: bytes | None = None) -> None:
+        what = (op, path, number, int(time.monotonic()))
+        if what != self._failed:
+            self._failed = what
+            self.add(op, path, f"{errno.errorcode.get(number, 'EIO')}: {text}", to=to)
 
 
 class OperationLog:

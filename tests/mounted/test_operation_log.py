@@ -5,7 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -119,6 +119,36 @@ def test_what_was_refused_and_judged_is_told(client: Client, turn: Turn) -> None
     assert {one.path for one in told(client, turn, op="verdict")} == {"outbox/a.png"}
     assert all("PNG signature" in one.result for one in told(client, turn, op="verdict"))
     assert [one.path for one in told(client, turn, op="unlink")] == []  # taken out by the daemon, not by the program
+
+
+def test_changes_that_fail_are_told_with_what_the_program_was_told(client: Client, turn: Turn) -> None:
+    work = Path(turn.begun.workspace)
+    (work / "d/e").mkdir(parents=True)
+    (work / "full/f").mkdir(parents=True)
+    with client.turn(agent="a", user="ada") as other:
+        attempts: list[Callable[[], object]] = [
+            lambda: (work / "d").rmdir(),
+            lambda: (work / "d").rename(work / "full"),
+            lambda: (work / "d").rename(Path(other.begun.workspace) / "d"),
+            lambda: (work / "outbox/folder").mkdir(),
+            lambda: (work / "outbox/link").symlink_to("a"),
+        ]
+        for attempt in attempts:
+            for _ in range(20):
+                with pytest.raises(OSError):  # noqa: PT011 - its number is in the log
+                    attempt()
+
+    found = lines(told(client, turn, failed=True))
+    once = list(dict.fromkeys(found))
+    assert [line.partition(":")[0] for line in once] == [
+        "rmdir d ENOTEMPTY",
+        "rename d -> full ENOTEMPTY",
+        "rename d -> elsewhere EXDEV",
+        "mkdir outbox/folder EPERM",
+        "symlink outbox/link EPERM",
+    ]
+    assert "an outbox takes regular files only" in once[3]
+    assert len(found) <= len(once) + 5  # again once a second
 
 
 def test_content_and_output_are_never_told(client: Client, turn: Turn, logging: Daemon) -> None:
