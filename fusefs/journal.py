@@ -184,8 +184,10 @@ class Journal:
             gone = journal_pruning.prune(self._db, before)
             gone += journal_pruning.forget_commands(self._db, commands_before)
         if gone:
-            with self._explained():  # what has gone stands in the WAL until that begins anew
+            with self._explained():  # what has gone stands in the WAL until that begins anew; nobody waits for it
+                self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
         return gone
 
     def close(self) -> None:

@@ -127,6 +127,7 @@ class OperationLog:
         self._complaint = ""
         self._more = trio.Event()
         self._writing = trio.Lock()
+        self._begun = time.time()
         self._left = records.left()
         self._losses = Losses(own_memory() if memory is None else memory, self._left)
         self._first: list[Done] = self._losses.rows() if recorded != "off" else []
@@ -178,7 +179,8 @@ class OperationLog:
         """Find what the log lacks of the ends of calls."""
         if self._left.is_open or self._losses.any:
             since = 0.0 if self._left.last_at is None else self._left.last_at - LOOK_BACK_S
-            rows = [row for turn, call in ended_calls(since) for row in rows_of(turn, call)]
+            left = ((turn, call) for turn, call in ended_calls(since) if _ended_before(turn, call, self._begun))
+            rows = [row for turn, call in left for row in rows_of(turn, call)]
             self._first = [*self._records.lacking(rows, since - LOOK_BACK_S), *self._first]
 
     async def _in_thread(self, call: Callable[..., None], *arguments: object) -> None:
@@ -239,6 +241,11 @@ class OperationLog:
                 await trio.sleep(BETWEEN_S)
         except JournalUnusable as error:
             log.error("%s: %s", complaint, error)
+
+
+def _ended_before(turn: TurnRecord, call: CallRecord, begun: float) -> bool:
+    """Whether an earlier worker has ended a call, or its turn: nobody else puts down its end."""
+    return any(at is not None and at < begun for at in (turn.ended_at, call.ended_at))
 
 
 def command_line(words: Sequence[str]) -> str:

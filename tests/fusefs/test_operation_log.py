@@ -251,7 +251,7 @@ def test_where_the_memory_is_gone_too_it_is_told_that_the_number_is_not_known(re
 def test_ends_of_calls_that_a_killed_worker_had_not_written_are_taken_from_the_journal(
     records: OperationRecords,
 ) -> None:
-    memory, now = own_memory(), time.time()
+    memory, now = own_memory(), time.time() - 30
     verdicts = '[["a.png", null], ["b.txt", "type txt"]]'
     calls = [
         (
@@ -260,6 +260,8 @@ def test_ends_of_calls_that_a_killed_worker_had_not_written_are_taken_from_the_j
         )
         for id, v in (("c1", None), ("c2", verdicts))
     ]
+    here = CallRecord("c3", "a-t", now, ended_at=now + 60, how="told", command="put down by this worker")
+    calls.append((turn("t"), here))
     records.add(
         [
             Done(now + 1, turn("t"), "c1", Op.EXECUTE, "false", "not told", "program"),
