@@ -14,7 +14,7 @@ from fusefs.accounting import Tally, TurnAccount
 from fusefs.call_messages import BeginCall
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
-from fusefs.operation_log import OK, TurnLog, command_line
+from fusefs.operation_log import TurnLog, command_line
 from fusefs.processes import Identity, Process
 from policy.refusals import CallConflict
 
@@ -84,19 +84,9 @@ class Call:
             log.error("call %s: some of its processes do not end", self.record.id)
 
 
-def result_of(record: CallRecord) -> str:
-    """How a call ended, for the log; one that is over without a word of its end was stopped."""
-    if record.how is None:
-        return "stopped"
-    if record.signal is not None:
-        return f"signal {record.signal}"
-    if record.exit_status is None:
-        return "not told"
-    return OK if record.exit_status == 0 else f"exit {record.exit_status}"
-
-
-def new_call(request: BeginCall, key: str) -> CallRecord:
-    command = None if request.command is None else command_line(request.command)
+def new_call(request: BeginCall, key: str, *, with_command: bool) -> CallRecord:
+    """The record of a call that begins now, in the turn of this key."""
+    command = command_line(request.command) if with_command and request.command is not None else None
     return CallRecord(request.call or str(uuid.uuid4()), key, time.time(), command=command)
 
 

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import AwareDatetime, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fusefs.messages import Answer, Component, Label, Owner, Patterns, Request, TurnBegun
+from fusefs.messages import HIGHEST_PID, Answer, Component, Label, Owner, Patterns, Request, TurnBegun, TurnView
 from policy.limits import Limit, Resource
 
 
@@ -14,7 +14,9 @@ class BeginCall(Request):
     """Begin a call; where a call of this id is live in the turn already, the answer is that call."""
 
     call: Component | None = Field(default=None, description="the caller's own id; made where none is given")
-    pid: int | None = Field(default=None, gt=0, description="a process of the call, as the daemon's host numbers it")
+    pid: int | None = Field(
+        default=None, gt=0, le=HIGHEST_PID, description="a process of the call, as the daemon's host numbers it"
+    )
     command: list[str] | None = Field(default=None, description="what it runs, for the log; never its output")
     agent: Label | None = Field(default=None, description="with user: begin the turn where its id is new")
     user: Label | None = Field(default=None, description="whose turn it is to be")
@@ -98,6 +100,22 @@ class CallEnded(Answer):
     limit: LimitHit | None
 
 
+class RecordedCall(CallEnded):
+    """A call that has ended, as the journal has it."""
+
+    command: str | None = Field(description="what it ran, where that was told and is still kept")
+
+
+class TurnRecorded(TurnView):
+    """A turn as the journal has it. `calls` and `usage` are of live turns, and told elsewhere."""
+
+    how: str | None = Field(description="asked, expired or lost; null while it is live")
+    used_bytes: int | None = Field(description="what it held when it ended; null where that is not known")
+    used_inodes: int | None
+    peak_bytes: int | None = Field(description="the most that it ever held")
+    ended_calls: list[RecordedCall] = Field(description="the newest 200 that have ended, oldest first")
+
+
 class Operation(Answer):
     """Something that was done, as the log of operations has it."""
 
@@ -110,9 +128,16 @@ class Operation(Answer):
     org: str | None
     call: str | None = Field(description="the call that did it; null where more than one was live, or none")
     op: str = Field(description="write (a file was closed after writing), read, mkdir, rename, unlink, execute, …")
-    path: str = Field(description="in the workspace; of `execute` the command, of `publish` the org")
-    result: str = Field(description="ok, or what went wrong")
+    path: str = Field(
+        description="in the workspace; of rename `old -> new`, of links `name -> what it leads to`; of execute the "
+        "command, of publish the org"
+    )
+    result: str = Field(description="ok, or what went wrong; of a verdict ok is kept, else the reason")
     who: str = Field(description="program: the turn's; `uid N`: who asked by the control interface")
+
+
+MOST_PAGES = 5_000_000
+"""As many as there are operations at most (fusefs.operation_records.MOST_ROWS), one a page."""
 
 
 class Operations(Answer):

@@ -11,13 +11,15 @@ import trio
 
 from fusefs import views
 from fusefs.accounting import Refused
-from fusefs.call import Call, Turn, check_same, new_call, result_of
+from fusefs.call import Call, Turn, check_same, new_call
 from fusefs.call_messages import BeginCall, EndCall, HowEnded
+from fusefs.call_rows import result_of
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.grips import Marks, grip
 from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
 from fusefs.operation_kinds import Op
+from fusefs.operation_log import TurnLog
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace
@@ -84,7 +86,8 @@ class Calls:
                 if request.pid is None or live.process is not None:
                     return live.record
             process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
-            call = live or Call(new_call(request, key), turn)
+            new = new_call(request, key, with_command=self._log_of(key) is not None)
+            call = live or Call(new, turn)
             try:
                 await self._hold(call, process, is_new=live is None)
             except BaseException:
@@ -125,8 +128,9 @@ class Calls:
         if call.record.id not in self._live:
             call.turn.account.count_refusals(call.tally)
             self._live[call.record.id] = call
-            workspace = self._workspace_of(call.record.turn)
-            call.log = None if workspace is None else workspace.log
+            call.log = self._log_of(call.record.turn)
+            if call.log is None:  # begun while operations were recorded, perhaps
+                call.record = replace(call.record, command=None)
             self._tell_live(call.record.turn)
         if call.record.pid is not None:
             self._nursery.start_soon(self._watch, call)
@@ -175,6 +179,7 @@ class Calls:
             is_left=int(is_left),
             notes=taken.notes_record,
             leaving=taken.leaving_record,
+            verdicts=taken.verdicts_record,
         )
         await trio.to_thread.run_sync(self._journal.change_call, record, taken.attachments)
         call.record = record
@@ -208,10 +213,14 @@ class Calls:
 
     def _tell_live(self, key: str) -> None:
         """What the turn does from now on is this call's, where it is the only one."""
-        workspace = self._workspace_of(key)
-        if workspace is not None and workspace.log is not None:
+        log = self._log_of(key)
+        if log is not None:
             live = self.of_turn(key)
-            workspace.log.call = live[0].id if len(live) == 1 else None
+            log.call = live[0].id if len(live) == 1 else None
+
+    def _log_of(self, key: str) -> TurnLog | None:
+        workspace = self._workspace_of(key)
+        return None if workspace is None else workspace.log
 
     def _over(self, call: Call, limit: Limit | None) -> None:
         """A call is live no more; `limit` is what it hit."""

@@ -33,7 +33,7 @@ from fusefs.context_messages import (
     Verified,
 )
 from fusefs.control_socket import PEER, Peer
-from fusefs.messages import Component
+from fusefs.messages import HIGHEST_NUMBER, Component
 from policy.paths import check_path
 from policy.refusals import InvalidRequest
 from policy.visibility import Sight
@@ -56,7 +56,7 @@ class Turns(Protocol):
 
 Org = Annotated[Component, Path(description="the organisation whose context it is")]
 GivenPath = Annotated[str, Query(description="a canonical path: relative, no `..`, no empty component, UTF-8")]
-Number = Annotated[int | None, Query(ge=1, description="the newest where none is named")]
+Number = Annotated[int | None, Query(ge=1, le=HIGHEST_NUMBER, description="the newest where none is named")]
 Agent = Annotated[str | None, Query(description="as turns of this agent see it")]
 Turn = Annotated[str | None, Query(description="as this live turn sees it, and the generation that it sees")]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from fusefs.messages import Answer, Request
+from fusefs.messages import HIGHEST_NUMBER, Answer, Request
 
 MOST_ASKED = 500
 """Digests in one question what is lacking."""
@@ -46,14 +46,18 @@ class Publish(Request):
     """Make a folder in the store the next generation of an org's context."""
 
     root: Digest
-    base: int | None = Field(default=None, ge=0, description="the newest generation, or 0; 409 where it is another one")
+    base: int | None = Field(
+        default=None, ge=0, le=HIGHEST_NUMBER, description="the newest generation, or 0; 409 where it is another one"
+    )
 
 
 class Rollback(Request):
     """Make the next generation the same as an earlier one."""
 
-    generation: int = Field(ge=1)
-    base: int | None = Field(default=None, ge=0, description="the newest generation; 409 where it is another one")
+    generation: int = Field(ge=1, le=HIGHEST_NUMBER)
+    base: int | None = Field(
+        default=None, ge=0, le=HIGHEST_NUMBER, description="the newest generation; 409 where it is another one"
+    )
 
 
 class GenerationView(Answer):

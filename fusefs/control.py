@@ -11,13 +11,32 @@ from typing import Annotated, Protocol
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from fusefs import __version__, accounting, control_operations, control_outbox, event_stream, problems, views
+from fusefs import (
+    __version__,
+    accounting,
+    control_operations,
+    control_outbox,
+    event_stream,
+    problems,
+    query_parameters,
+    views,
+)
 from fusefs.call_messages import BeginCall, CallBegun, CallEnded, EndCall
 from fusefs.control_socket import PEER, Peer
 from fusefs.event_records import Told
 from fusefs.event_schema import Event
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
-from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
+from fusefs.messages import (
+    HIGHEST_NUMBER,
+    Account,
+    BeginTurn,
+    ChangeLimits,
+    DaemonInfo,
+    LimitsChanged,
+    TurnBegun,
+    TurnView,
+    UsageBy,
+)
 from policy.refusals import InvalidRequest, LimitUnderUse
 
 
@@ -35,6 +54,9 @@ class Turns(Protocol):
 
     async def counted(self) -> None:
         """Return when all totals are known."""
+
+    async def recorded(self, turn: str) -> TurnRecord:
+        """A turn by its id or key, live or ended."""
 
     async def end(self, turn: str) -> TurnRecord:
         """End a live turn."""
@@ -118,6 +140,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(query_parameters.check)],
         responses=problems.DESCRIBED,
     )
     problems.install(app)
@@ -126,7 +149,7 @@ def create_app(
     control_outbox.add(app, turns.handed_over)
     _add_inspection(app, turns, accounts, daemon_info)
     _add_events(app, events)
-    control_operations.add(app, operations)
+    control_operations.add(app, operations, turns)
     _add_reload(app, daemon_info, reload)
     return app
 
@@ -213,8 +236,10 @@ def _add_inspection(app: FastAPI, turns: Turns, accounts: Accounts, daemon_info:
         return daemon_info()
 
 
-EventId = Annotated[int | None, Query(ge=0, description="only those after the event of this id")]
-LastEventId = Annotated[int | None, Header(ge=0, description="the same, as a client that connects again says it")]
+EventId = Annotated[int | None, Query(ge=0, le=HIGHEST_NUMBER, description="only those after the event of this id")]
+LastEventId = Annotated[
+    int | None, Header(ge=0, le=HIGHEST_NUMBER, description="the same, as a client that connects again says it")
+]
 Follow = Annotated[bool, Query(description="go on with each event as it comes; else the answer ends")]
 EVENT_STREAM = {
     "description": f"Server-sent events: the id, the kind as `event`, and as `data` an object: {Event.__doc__}",

@@ -6,6 +6,7 @@ from typing import Annotated, Protocol
 from fastapi import FastAPI, Path, Response
 
 from fusefs import metrics
+from fusefs.call_messages import TurnRecorded
 from fusefs.operator_messages import Activity, Largest
 
 TurnPath = Annotated[str, Path(description="the caller's turn id, or the key")]
@@ -21,6 +22,9 @@ class Inspected(Protocol):
     def activity(self) -> Activity:
         """What goes on."""
 
+    async def recorded(self, turn: str) -> TurnRecorded:
+        """A turn as it is recorded. May raise a Refusal."""
+
     async def largest(self, turn: str) -> Largest:
         """What a turn's room went to. May raise a Refusal."""
 
@@ -32,6 +36,11 @@ def add(app: FastAPI, inspected: Inspected, metrics_text: Callable[[], bytes]) -
     async def activity() -> Activity:
         """What goes on in the live turns: counts to make rates of, live calls, and the newest refusals."""
         return inspected.activity()
+
+    @app.get("/v1/turns/{turn}/record", tags=["inspection"])
+    async def record(turn: TurnPath) -> TurnRecorded:
+        """What the journal has of a turn, live or ended: who, when, how it ended, what it held then, its calls."""
+        return await inspected.recorded(turn)
 
     @app.get("/v1/turns/{turn}/largest", tags=["inspection"])
     async def largest(turn: TurnPath) -> Largest:

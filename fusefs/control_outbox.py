@@ -13,6 +13,7 @@ from fusefs import event_stream, views
 from fusefs.call_messages import Attachment
 from fusefs.event_records import Told
 from fusefs.journal import AttachmentRecord
+from fusefs.messages import HIGHEST_NUMBER
 from policy import artifacts
 from policy.refusals import NoSuchAttachment
 
@@ -90,7 +91,7 @@ def add(app: FastAPI, attachments: Attachments) -> None:
         task_id: Annotated[str, Query(description="the A2A task that the artifacts belong to")],
         context_id: Annotated[str, Query(description="the A2A context of that task")],
         accepted_output_modes: Annotated[list[str] | None, Query(description="media types; none: all")] = None,
-        since: Annotated[int, Query(ge=0, le=(1 << 63) - 1, description="only those after the one of this id")] = 0,
+        since: Annotated[int, Query(ge=0, le=HIGHEST_NUMBER, description="only those after the one of this id")] = 0,
         follow: Annotated[bool, Query(description="go on with each as it comes, until the turn ends")] = False,
     ) -> Response:
         """Each kept file of a turn once, as an A2A artifact; those that are acknowledged already are left out."""

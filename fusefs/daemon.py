@@ -131,8 +131,8 @@ async def _serve(
     kernel, operators, inodes = inherited.kernel, settings.operators, shared.inodes
     configuration = settings.deployment.fusefs
     configured = {agent.id: agent.limits for agent in settings.deployment.agents}
-    accounts = Accounts(configured, shared.table.ledger())
-    done = OperationLog(records, configuration.operations, configuration.operation_retention_days)
+    accounts = Accounts(configured, ledger := shared.table.ledger())
+    done = OperationLog(records, configuration.operations, configuration.operation_retention_days, ledger.counts)
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
     operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
@@ -181,8 +181,8 @@ async def _serve(
             nursery.start_soon(look_what_is_forgotten, inodes, notifications, kernel.device)
             nursery.start_soon(surfaces.tell_kernel_begun)
         nursery.start_soon(events.keep)
-        nursery.start_soon(done.keep)
-        nursery.start_soon(done.sweep)
+        nursery.start_soon(done.keep, journal.ended_since)
+        nursery.start_soon(done.sweep, journal.prune)
         nursery.start_soon(lives.watch_limits, refusals)
         nursery.start_soon(lives.expire)
         nursery.start_soon(_beat, shared.table, settings.pulse_seconds)

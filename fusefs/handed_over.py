@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import trio
 
 from fusefs.freezing import read_kept
-from fusefs.journal import AttachmentRecord, Journal
+from fusefs.journal import AttachmentRecord, CallRecord, Journal
 from fusefs.live_turns import LiveTurns
 from fusefs.taking import Taking
 from policy.refusals import NoSuchAttachment, NoSuchCall
+
+MOST_CALLS = 200
+"""So many calls of a turn, the newest, are told of."""
 
 
 class HandedOver:
@@ -25,6 +28,11 @@ class HandedOver:
         if not attachments and await trio.to_thread.run_sync(self._journal.call, call) is None:
             raise NoSuchCall(call)
         return attachments
+
+    async def calls_of_turn(self, key: str) -> tuple[list[CallRecord], list[AttachmentRecord]]:
+        """The newest calls of a turn that have ended, and what its calls have handed over."""
+        calls = await trio.to_thread.run_sync(self._journal.calls_of, key, MOST_CALLS)
+        return calls, await trio.to_thread.run_sync(self._journal.attachments_of_turn, key)
 
     async def find(self, call: str, name: str) -> AttachmentRecord:
         """One of a call by its name. Raises NoSuchCall, NoSuchAttachment."""

@@ -4,8 +4,9 @@ import os
 
 import trio
 
-from fusefs import largest
+from fusefs import largest, views
 from fusefs.activity import activity
+from fusefs.call_messages import TurnRecorded
 from fusefs.layout import Layout
 from fusefs.lives import Lives
 from fusefs.operator_messages import Activity, Largest
@@ -13,7 +14,7 @@ from policy.refusals import TurnOver
 
 
 class Inspection:
-    """Answers operators, of the live turns."""
+    """Answers operators."""
 
     def __init__(self, lives: Lives, layout: Layout) -> None:
         self._lives = lives
@@ -22,6 +23,10 @@ class Inspection:
     def activity(self) -> Activity:
         """What goes on in the live turns."""
         return activity(self._lives.live(), self._lives.calls_of)
+
+    async def recorded(self, turn: str) -> TurnRecorded:
+        """A turn as the journal has it, live or ended. Raises NoSuchTurn."""
+        return views.turn_recorded(*await self._lives.history(turn))
 
     async def largest(self, turn: str) -> Largest:
         """The largest folders and files of a live turn. Raises NoSuchTurn, TurnOver, OSError."""

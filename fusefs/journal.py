@@ -8,90 +8,23 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database, Migrations
 
-from fusefs import private
+from fusefs import journal_pruning, private
+from fusefs.journal_records import UNKNOWN, AtEnd, AttachmentRecord, CallRecord, TurnRecord
 from fusefs.journal_schema import SCHEMA
+
+__all__ = ["AttachmentRecord", "CallRecord", "Journal", "JournalUnusable", "TurnRecord"]
 
 BUSY_SECONDS = 10.0  # an operator's `sqlite3 journal.db` may hold the file for a moment
 
 
 class JournalUnusable(Exception):
     """The journal cannot be read or written; str() says why, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
-    """One turn. Times are Unix times in seconds; `ended_at` is None while the turn is live, and so is `how`.
-
-    `turn_disk` is the limit that an operator has set for it (bytes), or None; `emptying` is 1 while its calls are being
-    stopped and its workspace emptied. It sees `generation` of its org's context, by `context_rules`
-    (m005_context).
-    """
-
-    id: str
-    key: str
-    agent: str
-    user: str
-    org: str
-    uid: int
-    gid: int
-    begun_at: float
-    deadline_at: float
-    ended_at: float | None = None
-    how: str | None = None
-    turn_disk: int | None = None
-    emptying: int = 0
-    generation: int | None = None
-    context_rules: str | None = None
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Whose turn it is, as every event of it says."""
-        return {"turn": self.id, "key": self.key, "agent": self.agent, "user": self.user, "org": self.org}
-
-
-@dataclass(frozen=True, slots=True)
-class CallRecord:
-    """One call; journal_schema (m003_calls, m004_attachments) says what each field means."""
-
-    id: str
-    turn: str
-    begun_at: float
-    pid: int | None = None
-    started: int | None = None
-    boot: str | None = None
-    known_by: str | None = None
-    place: str | None = None
-    ended_at: float | None = None
-    how: str | None = None
-    exit_status: int | None = None
-    signal: int | None = None
-    refused: str | None = None
-    is_left: int = 1
-    notes: str | None = None
-    leaving: str | None = None
-    command: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AttachmentRecord:
-    """A file that was kept of an outbox; journal_schema.m004_attachments says what each field means."""
-
-    turn: str
-    call_id: str
-    name: str
-    media_type: str
-    size: int
-    sha256: str
-    warnings: str
-    path: str | None
-    kept_at: float
-    seq: int = 0
 
 
 _TURN = tuple(field.name for field in fields(TurnRecord))
@@ -122,6 +55,7 @@ class Journal:
         # FULL: a turn that a caller was told of is still there after a power failure.
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA secure_delete = ON")  # what goes is not to be found in the file any more
         steps = Migrations("fusefs")
         for step in SCHEMA:
             steps()(step)
@@ -138,11 +72,12 @@ class Journal:
         with self._explained(), self._db.atomic():
             self._insert("turns", _TURN, asdict(record))
 
-    def end(self, key: str, ended_at: float, how: str | None = None) -> None:
-        """Keep when and how a live turn ended. A turn that has ended already keeps what it has."""
+    def end(self, key: str, ended_at: float, how: str | None = None, at_end: AtEnd = UNKNOWN) -> None:
+        """Keep when and how a live turn ended, and what it held then. One that has ended already keeps what it has."""
+        values = ", ".join(f"{column} = ?" for column in ("ended_at", "how", *AtEnd._fields))
         with self._explained(), self._db.atomic():
-            ending = "UPDATE turns SET ended_at = ?, how = ? WHERE key = ? AND ended_at IS NULL"
-            self._db.execute(ending, (ended_at, how, key))
+            ending = f"UPDATE turns SET {values} WHERE key = ? AND ended_at IS NULL"
+            self._db.execute(ending, (ended_at, how, *at_end, key))
 
     def live(self) -> list[TurnRecord]:
         """All live turns, in the order in which they began."""
@@ -225,9 +160,36 @@ class Journal:
         """The newest call of this id, live or ended; None where there was none."""
         return next(iter(self._select_calls("id = ? ORDER BY seq DESC LIMIT 1", (id,))), None)
 
+    def calls_of(self, key: str, most: int) -> list[CallRecord]:
+        """The newest calls of a turn that have ended, in the order in which they began."""
+        newest = "turn = ? AND ended_at IS NOT NULL ORDER BY seq DESC LIMIT ?"
+        return self._select_calls(newest, (key, most))[::-1]
+
     def calls_left(self) -> list[CallRecord]:
         """Live calls, and ended ones of which processes or files may be left, in the order in which they began."""
         return self._select_calls("ended_at IS NULL OR is_left = 1 OR leaving IS NOT NULL ORDER BY seq", ())
+
+    def ended_since(self, at: float) -> list[tuple[TurnRecord, CallRecord]]:
+        """The calls that have ended since a time (Unix, seconds), each with its turn, in the order of their ends."""
+        calls = self._select_calls("ended_at >= ? ORDER BY ended_at", (at,))
+        turns = {key: self.by_key(key) for key in {call.turn for call in calls}}
+        return [(turn, call) for call in calls if (turn := turns[call.turn]) is not None]
+
+    def prune(self, before: float, commands_before: float | None) -> int:
+        """Let go of some of what is due; answers how many rows that was, 0 once nothing is.
+
+        Turns that ended before a time (Unix, seconds) with their calls, and the commands of calls that ended before
+        another; None: all commands, also of calls that are live.
+        """
+        with self._explained(), self._db.atomic():
+            gone = journal_pruning.prune(self._db, before)
+            gone += journal_pruning.forget_commands(self._db, commands_before)
+        if gone:
+            with self._explained():  # what has gone stands in the WAL until that begins anew; nobody waits for it
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
+        return gone
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
@@ -238,7 +200,7 @@ class Journal:
             rows = self._db.execute(f"SELECT {', '.join(_TURN)} FROM turns WHERE {condition}", values)
             return [TurnRecord(*row) for row in rows]
 
-    def _select_calls(self, condition: str, values: tuple[str, ...]) -> list[CallRecord]:
+    def _select_calls(self, condition: str, values: tuple[str | float, ...]) -> list[CallRecord]:
         with self._explained():
             rows = self._db.execute(f"SELECT {', '.join(_CALL)} FROM calls WHERE {condition}", values)
             return [CallRecord(*row) for row in rows]

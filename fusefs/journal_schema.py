@@ -167,4 +167,23 @@ def m005_context(db: Database) -> None:
     db.execute("ALTER TABLE turns ADD COLUMN context_rules TEXT")
 
 
-SCHEMA = (m001_turns, m002_events, m003_calls, m004_attachments, m005_context)
+def m006_history(db: Database) -> None:
+    """What is asked of turns and calls that have ended.
+
+    calls.verdicts   what a call's end says of each entry of its outbox: a JSON list of [name, reason], the reason null
+                     for what was kept; NULL where there was none, and of calls before this step.
+
+    turns.used_bytes, used_inodes   what a turn held when it ended; NULL where that is not known.
+    turns.peak_bytes                the most that it ever held.
+    turns.refused_count             how often a limit refused something in it, as far as its last worker knew.
+
+    calls_by_end, turns_by_end: what has ended before a time goes, what has ended since one is looked for.
+    """
+    db.execute("ALTER TABLE calls ADD COLUMN verdicts TEXT")
+    for column in ("used_bytes", "used_inodes", "peak_bytes", "refused_count"):
+        db.execute(f"ALTER TABLE turns ADD COLUMN {column} INTEGER")
+    db.execute("CREATE INDEX calls_by_end ON calls (ended_at)")
+    db.execute("CREATE INDEX turns_by_end ON turns (ended_at)")
+
+
+SCHEMA = (m001_turns, m002_events, m003_calls, m004_attachments, m005_context, m006_history)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 ROWS = 1 << 14
 _FIELDS = 8  # the key in two, then those below; two are left over
 _KEY_FIELDS = 2
-BYTES = (ROWS + 1) * _FIELDS * 8  # the first row tells how many were ever used
+BYTES = (ROWS + 1) * _FIELDS * 8  # the first row tells how many were ever used; the rest of it is `counts`
 
 USED_BYTES, USED_INODES, PEAK_BYTES, PENDING_BYTES = range(4)
 """The fields of a row."""
@@ -61,6 +61,11 @@ class SharedLedger:
                 self._free.append(row)
             else:
                 self._rows[key] = row
+
+    @property
+    def counts(self) -> Row:
+        """Room for what else is counted over the lives of workers (fusefs.operation_losses); zeros at first."""
+        return self._memory[1:_FIELDS]
 
     def find(self, key: uuid.UUID) -> Row | None:
         """What an earlier worker, or this one, has put down; None for nothing."""

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import trio
 
@@ -25,6 +26,14 @@ LONGEST_SLEEP_S = 600.0
 """The host's clock may be set while it is waited for a deadline."""
 RETRY_S = 10.0
 """Between two tries of what the host had no room for."""
+
+
+class History(NamedTuple):
+    """A turn as it is recorded; its newest calls that have ended, and what they handed over."""
+
+    turn: TurnRecord
+    calls: Sequence[CallRecord]
+    attachments: Sequence[AttachmentRecord]
 
 
 class Lives:
@@ -61,6 +70,16 @@ class Lives:
         """A live turn by its id or key. Raises NoSuchTurn, TurnOver."""
         return await self._turns.find(turn)
 
+    async def recorded(self, turn: str) -> TurnRecord:
+        """The newest turn of this id or key, live or ended. Raises NoSuchTurn."""
+        return await self._turns.recorded(turn)
+
+    async def history(self, turn: str) -> History:
+        """What is recorded of a turn, live or ended, and of its calls that have ended. Raises NoSuchTurn."""
+        record = await self._turns.recorded(turn)
+        calls, attachments = await self._handed_over.calls_of_turn(record.key)
+        return History(record, calls, attachments)
+
     async def begin(self, request: BeginTurn, peer_uid: int, peer_gid: int) -> Turn:
         """Begin a turn, or answer the live one of the same id; raises what Turns.begin does."""
         turn = await self._turns.begin(request, peer_uid, peer_gid)
@@ -76,7 +95,7 @@ class Lives:
         try:
             return await self.end(turn)
         except TurnOver:
-            return await self._turns.recorded(turn)
+            return await self.recorded(turn)
 
     async def _end(self, turn: str, reason: EndReason) -> TurnRecord:
         ending = await self._turns.find(turn)

@@ -15,6 +15,9 @@ from policy.values import Size
 
 LABEL_BYTES = 255
 LONGEST_DEADLINE_SECONDS = 366 * 24 * 3600
+HIGHEST_NUMBER = 2**63 - 1
+"""SQLite and the kernel take no higher one; each number that a caller gives is bounded by this, or less."""
+HIGHEST_PID = 2**31 - 1
 HIGHEST_ID = 2**32 - 2  # (uid_t) -1 means "leave it alone" to chown(2), so it names nobody
 
 

@@ -21,3 +21,11 @@ class Op(StrEnum):
     PUBLISH = "publish"
     EMPTY = "empty"
     LOST = "lost"
+
+
+OK = "ok"
+"""The result of what went well."""
+PROGRAM = "program"
+"""Who did what a turn's program did."""
+NEVER_DROPPED = frozenset({Op.EXECUTE, Op.VERDICT, Op.PUBLISH})
+"""What is put down also where a flood of other operations leaves no room."""

@@ -1,24 +1,29 @@
 """The log of operations: what was done, by which turn and call, on which path, with which result. Never content.
 
 Putting one down costs the hot path a tuple in a queue. A task writes the queue down twice a second, so that a worker
-that is killed takes at most the last second with it. Where the disk cannot take it, or a flood of operations is quicker
-than the disk, the log says how many it has lost.
+that is killed takes at most the last second with it. Where that is so, or the disk cannot take it, or a flood of
+operations is quicker than the disk, the log says how many it has lost; the ends of calls it finds again in the journal.
 """
 
 import errno
 import logging
+import os
 import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal, Protocol
 
 import trio
 
-from fusefs.journal import JournalUnusable, TurnRecord
-from fusefs.operation_kinds import Op
-from fusefs.operation_records import Asked, Done, Operation
-from policy.refusals import Limit, LimitReached
+from fusefs.call_rows import rows_of
+from fusefs.journal import CallRecord, JournalUnusable, TurnRecord
+from fusefs.ledger import Row
+from fusefs.operation_kinds import NEVER_DROPPED, OK, PROGRAM, Op
+from fusefs.operation_losses import Losses, own_memory
+from fusefs.operation_records import Asked, Done, Left, Mark, Operation
+from policy.refusals import LimitReached, Refusal
 from policy.retention import keep_from
 
 log = logging.getLogger(__name__)
@@ -31,9 +36,8 @@ MOST_WAITING = 200_000
 SWEEP_EVERY_S = 24 * 3600.0
 LONGEST_PATH = 1_000
 """Characters of a path or command that the log repeats."""
-OK = "ok"
-PROGRAM = "program"
-"""Who did what a turn's program did."""
+LOOK_BACK_S = 60.0
+"""So long before the last row of the log the journal's calls are compared with it: longer than a write may take."""
 
 Recorded = Literal["off", "writes", "all"]
 
@@ -41,27 +45,45 @@ Recorded = Literal["off", "writes", "all"]
 class Records(Protocol):
     """Where operations are kept; each method is for worker threads, and may raise JournalUnusable."""
 
-    def add(self, done: Sequence[Done]) -> None:
-        """Keep these."""
+    def left(self) -> Left:
+        """How an earlier worker has left it."""
+
+    def close_progress(self) -> None:
+        """Nobody has operations any more that are not written down."""
+
+    def lacking(self, done: Sequence[Done], since: float) -> list[Done]:
+        """Those of the ends of calls that are not there."""
+
+    def add(self, done: Sequence[Done], mark: Mark) -> None:
+        """Keep these, and how far that is."""
 
     def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
         """The newest first."""
+
+    def knows(self, turn: str) -> bool:
+        """Whether there is anything of a turn."""
 
     def sweep(self, before: float) -> int:
         """Let go of some that are due; answers how many."""
 
 
+Prune = Callable[[float, float | None], int]
+"""Has the journal let go of some turns that ended before a time, and of commands; for worker threads, the same."""
+EndedCalls = Callable[[float], Sequence[tuple[TurnRecord, CallRecord]]]
+"""The calls that have ended since a time, as the journal has them; for worker threads, may raise JournalUnusable."""
+
+
 class TurnLog:
     """What one turn does. `call` is the one that is live, or None where that is none or more than one."""
 
-    __slots__ = ("_put", "_refused", "_turn", "call", "reads")
+    __slots__ = ("_failed", "_put", "_turn", "call", "reads")
 
     def __init__(self, put: Callable[[Done], None], turn: TurnRecord, reads: bool) -> None:
         self._put = put
         self._turn = turn
         self.call: str | None = None
         self.reads = reads
-        self._refused: tuple[Limit, bytes, int] | None = None
+        self._failed: tuple[Op, bytes, int, int] | None = None
 
     def add(
         self,
@@ -78,16 +100,25 @@ class TurnLog:
 
     def refuse(self, refusal: LimitReached, path: bytes) -> None:
         """Put down what a limit refused; once a second where a program tries the same again and again."""
-        what = (refusal.limit, path, int(time.monotonic()))
-        if what != self._refused:
-            self._refused = what
-            self.add(Op.REFUSE, path, f"{errno.errorcode[refusal.errno]}: {refusal}")
+        self._add_rarely(Op.REFUSE, path, refusal.errno, str(refusal))
+
+    def fail(self, op: Op, path: bytes, error: OSError | Refusal, to: bytes | None = None) -> None:
+        """Put down what could not be done; as rarely."""
+        text = os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else str(error)
+        self._add_rarely(op, path, error.errno or errno.EIO, text, to)
+
+    def _add_rarely(self, op: Op, path: bytes, number: int, text: str, to: bytes | None = None) -> None:
+        what = (op, path, number, int(time.monotonic()))
+        if what != self._failed:
+            self._failed = what
+            self.add(op, path, f"{errno.errorcode.get(number, 'EIO')}: {text}", to=to)
 
 
 class OperationLog:
-    """All turns' operations. `recorded` is what the configuration says."""
+    """All turns' operations. `recorded` is what the configuration says; `memory` outlives this worker."""
 
-    def __init__(self, records: Records, recorded: Recorded, kept_days: int) -> None:
+    def __init__(self, records: Records, recorded: Recorded, kept_days: int, memory: Row | None = None) -> None:
+        """Go on after an earlier worker. Raises JournalUnusable."""
         self._records = records
         self._recorded = recorded
         self._kept_days = kept_days
@@ -96,6 +127,10 @@ class OperationLog:
         self._complaint = ""
         self._more = trio.Event()
         self._writing = trio.Lock()
+        self._begun = time.time()
+        self._left = records.left()
+        self._losses = Losses(own_memory() if memory is None else memory, self._left)
+        self._first: list[Done] = self._losses.rows() if recorded != "off" else []
 
     def of(self, turn: TurnRecord) -> TurnLog | None:
         """What takes down the operations of a turn; None where none are to be."""
@@ -108,15 +143,26 @@ class OperationLog:
 
     def put(self, done: Done) -> None:
         """Put down an operation. To be called in the daemon's loop only."""
-        if len(self._waiting) >= MOST_WAITING:
+        self._losses.put()
+        if len(self._waiting) >= MOST_WAITING and (
+            done.op not in NEVER_DROPPED or len(self._waiting) >= 2 * MOST_WAITING
+        ):
             self._lost += 1
             return
         self._waiting.append(done)
         if not self._more.is_set():
             self._more.set()
 
-    async def keep(self) -> None:
-        """Write down what was done, until cancelled; then what is left. Nothing wakes it while nothing is done."""
+    async def keep(self, ended_calls: EndedCalls) -> None:
+        """Write down what was done, until cancelled; then what is left. Nothing wakes it while nothing is done.
+
+        First what the journal has of calls, and the log has not: an earlier worker was killed before it wrote that.
+        """
+        if self._recorded == "off":
+            await self._in_thread(self._records.close_progress)
+            return
+        await self._in_thread(self._fill, ended_calls)
+        await self._write(anyway=True)
         try:
             while True:
                 await self._more.wait()
@@ -126,23 +172,47 @@ class OperationLog:
         finally:
             with trio.CancelScope(shield=True):
                 await self._write()
+                if not self._waiting:
+                    await self._in_thread(self._records.close_progress)
 
-    async def _write(self) -> None:
+    def _fill(self, ended_calls: EndedCalls) -> None:
+        """Find what the log lacks of the ends of calls."""
+        if self._left.is_open or self._losses.any:
+            since = 0.0 if self._left.last_at is None else self._left.last_at - LOOK_BACK_S
+            left = ((turn, call) for turn, call in ended_calls(since) if _ended_before(turn, call, self._begun))
+            rows = [row for turn, call in left for row in rows_of(turn, call)]
+            self._first = [*self._records.lacking(rows, since - LOOK_BACK_S), *self._first]
+
+    async def _in_thread(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            await trio.to_thread.run_sync(call, *arguments)
+        except JournalUnusable as error:
+            self._complain(error)
+
+    def _complain(self, error: JournalUnusable) -> None:
+        if str(error) != self._complaint:
+            log.error("operations are not recorded for now: %s", error)
+        self._complaint = str(error)
+
+    async def _write(self, *, anyway: bool = False) -> None:
         async with self._writing:
-            while self._waiting or self._lost:
+            while self._waiting or self._lost or self._first or anyway:
                 done = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+                first, self._first = self._first, []
                 lost, self._lost = self._lost, 0
                 told = [Done(time.time(), None, None, Op.LOST, "", f"{lost} operations", "fusefs")] if lost else []
+                mark = self._losses.mark(len(self._waiting))
                 try:
-                    await trio.to_thread.run_sync(self._records.add, [*done, *told])
+                    with trio.CancelScope(shield=True):  # else they would be in no queue any more
+                        await trio.to_thread.run_sync(self._records.add, [*first, *done, *told], mark)
                 except JournalUnusable as error:
                     self._waiting.extendleft(reversed(done))  # to be offered again with the next one
+                    self._first = [*first, *self._first]
                     self._lost += lost
-                    if str(error) != self._complaint:
-                        log.error("operations are not recorded for now: %s", error)
-                    self._complaint = str(error)
+                    self._complain(error)
                     return
                 self._complaint = ""
+                anyway = False
 
     async def select(self, asked: Asked, page: int, a_page: int) -> list[Operation]:
         """The newest that are asked for, newest first, up to this moment; one more where there is another page.
@@ -152,16 +222,30 @@ class OperationLog:
         await self._write()
         return await trio.to_thread.run_sync(self._records.select, asked, page, a_page)
 
-    async def sweep(self) -> None:
-        """Let go of what is due, once a day, until cancelled."""
+    async def knows(self, turn: str) -> bool:
+        """Whether there is anything of a turn, by its id or key. Raises JournalUnusable."""
+        return await trio.to_thread.run_sync(self._records.knows, turn)
+
+    async def sweep(self, prune: Prune) -> None:
+        """Let go of what is due, here and in the journal, once a day, until cancelled."""
         while True:
-            try:
-                before = keep_from(time.time(), self._kept_days)
-                while await trio.to_thread.run_sync(self._records.sweep, before):  # noqa: ASYNC110 - others go first
-                    await trio.sleep(BETWEEN_S)
-            except JournalUnusable as error:
-                log.error("old operations stay for now: %s", error)
+            before = keep_from(time.time(), self._kept_days)
+            commands_before = None if self._recorded == "off" else before
+            await self._sweep(partial(prune, before, commands_before), "what is old stays in the journal for now")
+            await self._sweep(partial(self._records.sweep, before), "old operations stay for now")
             await trio.sleep(SWEEP_EVERY_S)
+
+    async def _sweep(self, sweep: Callable[[], int], complaint: str) -> None:
+        try:
+            while await trio.to_thread.run_sync(sweep):  # noqa: ASYNC110 - others go first
+                await trio.sleep(BETWEEN_S)
+        except JournalUnusable as error:
+            log.error("%s: %s", complaint, error)
+
+
+def _ended_before(turn: TurnRecord, call: CallRecord, begun: float) -> bool:
+    """Whether an earlier worker has ended a call, or its turn: nobody else puts down its end."""
+    return any(at is not None and at < begun for at in (turn.ended_at, call.ended_at))
 
 
 def command_line(words: Sequence[str]) -> str:

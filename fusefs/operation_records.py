@@ -23,6 +23,8 @@ _BUSY_SECONDS = 5.0
 # whose: one row a turn, so that what is said of an operation is short; a deleted agent leaves its rows.
 # operations: one row an operation; ids count up with time. `call` is the caller's id of it, NULL where it is not known;
 # `who` is what did it: the turn's program, or a uid that asked by the control interface.
+# progress: one row: so many operations of a session are written down or told as lost (fusefs.operation_losses);
+# is_open is 1 while a worker may have more of them.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS whose (
     id INTEGER PRIMARY KEY,
@@ -47,6 +49,12 @@ CREATE TABLE IF NOT EXISTS operations (
 CREATE INDEX IF NOT EXISTS operations_by_time ON operations (at);
 CREATE INDEX IF NOT EXISTS operations_by_turn ON operations (whose, id);
 CREATE INDEX IF NOT EXISTS operations_failed ON operations (id) WHERE result <> 'ok';
+CREATE TABLE IF NOT EXISTS progress (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    session INTEGER NOT NULL,
+    taken INTEGER NOT NULL,
+    is_open INTEGER NOT NULL
+) STRICT;
 """
 _COLUMNS = "operations.id, at, turn, key, agent, user, org, call, op, path, result, who"
 
@@ -80,6 +88,22 @@ class Operation(NamedTuple):
     who: str
 
 
+class Mark(NamedTuple):
+    """How far the operations of a session are written down."""
+
+    session: int
+    taken: int
+
+
+class Left(NamedTuple):
+    """How an earlier worker has left the file: its mark, whether it may have had more, the time of the last row."""
+
+    session: int
+    taken: int
+    is_open: bool
+    last_at: float | None
+
+
 class Asked(NamedTuple):
     """Which operations: of a turn (id or key), of a user, of a kind, only those that failed, not before a time."""
 
@@ -102,11 +126,37 @@ class OperationRecords:
             self._db = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA secure_delete = ON")  # what goes is not to be found in the file any more
             self._db.executescript(_SCHEMA)
 
-    def add(self, done: Iterable[Done]) -> None:
-        """Keep these, all or none."""
+    def left(self) -> Left:
+        """How an earlier worker has left it."""
+        with self._explained():
+            row = self._db.execute("SELECT session, taken, is_open FROM progress").fetchone() or (0, 0, 0)
+            last = self._db.execute("SELECT at FROM operations ORDER BY id DESC LIMIT 1").fetchone()
+        return Left(row[0], row[1], bool(row[2]), None if last is None else last[0])
+
+    def close_progress(self) -> None:
+        """Nobody has operations any more that are not written down here."""
         with self._explained(), self._db:
+            self._db.execute("UPDATE progress SET is_open = 0 WHERE is_open")
+
+    def lacking(self, done: Iterable[Done], since: float) -> list[Done]:
+        """Those of the ends of calls that are not there, from a time on; a program's end may have been told later."""
+        query = (
+            "SELECT 1 FROM operations INDEXED BY operations_by_time JOIN whose ON whose.id = operations.whose "
+            "WHERE at >= ? AND key = ? AND call = ? AND op = ? AND path = ? AND (op = 'execute' OR result = ?)"
+        )
+        with self._explained():
+            values = ((d, (since, d.turn and d.turn.key, d.call, d.op, d.path, d.result)) for d in done)
+            return [d for d, value in values if self._db.execute(query, value).fetchone() is None]
+
+    def add(self, done: Iterable[Done], mark: Mark | None = None) -> None:
+        """Keep these, and how far that is; all or none."""
+        with self._explained(), self._db:
+            if mark is not None:
+                marking = "INSERT OR REPLACE INTO progress (id, session, taken, is_open) VALUES (1, ?, ?, 1)"
+                self._db.execute(marking, mark)
             rows = ((d.at, self._whose_id(d.turn), d.call, d.op, d.path, d.result, d.who) for d in done)
             adding = "INSERT INTO operations (at, whose, call, op, path, result, who) VALUES (?, ?, ?, ?, ?, ?, ?)"
             self._db.executemany(adding, list(rows))
@@ -135,6 +185,12 @@ class OperationRecords:
         with self._explained():
             return [Operation(*row) for row in self._db.execute(query, wanted)]
 
+    def knows(self, turn: str) -> bool:
+        """Whether there is anything of a turn, by its id or key."""
+        with self._explained():
+            asking = "SELECT EXISTS (SELECT 1 FROM whose WHERE turn = :turn OR key = :turn)"
+            return bool(self._db.execute(asking, {"turn": turn}).fetchone()[0])
+
     def sweep(self, before: float) -> int:
         """Let go of some of those that are due: older than a time, or too many; answers how many that was."""
         with self._explained(), self._db:
@@ -143,6 +199,10 @@ class OperationRecords:
             gone = self._db.execute(
                 f"DELETE FROM operations WHERE id IN ({due})", (before, newest - MOST_ROWS, SWEPT_AT_ONCE)
             )
+            if gone.rowcount < SWEPT_AT_ONCE:
+                unused = "NOT EXISTS (SELECT 1 FROM operations WHERE operations.whose = whose.id)"
+                self._db.execute(f"DELETE FROM whose WHERE {unused}")
+                self._whose.clear()
             return gone.rowcount
 
     def close(self) -> None:

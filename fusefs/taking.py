@@ -26,8 +26,7 @@ from fusefs.freezing import Found, Freezer, Frozen
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
 from fusefs.judging import Judged
 from fusefs.notifications import Notifications
-from fusefs.operation_kinds import Op
-from fusefs.operation_log import OK
+from fusefs.operation_kinds import OK, Op
 from fusefs.workspace import Outbox, Workspace
 from fusefs.workspace.file import RegularFile
 from policy.outbox import Held, name_problem, shown_name
@@ -44,12 +43,16 @@ AT_ONCE = 100
 
 
 class Taken(NamedTuple):
-    """What came of an outbox: the files that were kept, what to say of all, and what is to be taken out."""
+    """What came of an outbox: the files that were kept, what to say of all, and what is to be taken out.
+
+    `settled` are the verdicts on all, `told` those on what is named one by one.
+    """
 
     attachments: Sequence[AttachmentRecord] = ()
     notes: Sequence[str] = ()
     leaving: Sequence[Found] = ()
     settled: Sequence[tuple[bytes, Judged]] = ()
+    told: Sequence[tuple[bytes, Judged]] = ()
 
     @property
     def notes_record(self) -> str | None:
@@ -57,9 +60,18 @@ class Taken(NamedTuple):
         return json.dumps(self.notes) if self.notes else None
 
     @property
+    def verdicts_record(self) -> str | None:
+        """What is said of each entry that is named, for the journal."""
+        return json.dumps([_verdict_record(*one) for one in self.told]) if self.told else None
+
+    @property
     def leaving_record(self) -> str | None:
         """What is to be taken out, for the journal."""
         return json.dumps([(name.hex(), inode) for name, inode in self.leaving]) if self.leaving else None
+
+
+def _verdict_record(name: bytes, judged: Judged) -> tuple[str, str | None]:
+    return name.decode(errors="backslashreplace"), judged.verdict.reason
 
 
 def leaving_of(record: str) -> list[Found]:
@@ -105,7 +117,7 @@ class Taking:
             log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
             return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
         self._tell(turn, workspace, call, frozen)
-        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled)
+        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled, frozen.told)
 
     async def _settled(self, outbox: Outbox, *, is_alone: bool) -> Collection[bytes]:
         """Wait for releases that are on their way; answers the names that somebody still writes."""

@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -46,6 +46,19 @@ class Turn:
     def account(self) -> TurnAccount:
         """What it holds, and may hold."""
         return self.workspace.account
+
+    def ended(self, at: float, how: str) -> TurnRecord:
+        """Its record once it has ended (Unix time, seconds)."""
+        account = self.account
+        return replace(
+            self.record,
+            ended_at=at,
+            how=how,
+            used_bytes=account.used_bytes,
+            used_inodes=account.used_inodes,
+            peak_bytes=account.peak_bytes,
+            refused_count=account.refused_count,
+        )
 
     def verdicts(self) -> list[tuple[bytes, Judged]]:
         """The latest verdicts on files of its outbox, oldest first."""

@@ -89,7 +89,7 @@ class Turns(TakenUp):
         await found.counted.wait()
         async with alone(workspace) as run, self._changing:
             ending = await self._find_or_explain(turn)
-            record = replace(ending.record, ended_at=time.time(), how=reason.value)
+            record = ending.ended(time.time(), reason.value)
             # The tree first, which asks the disk for no room; a record without a tree is ended at the next start.
             tree = await trio.to_thread.run_sync(self._layout.end, record.key)
             del self._live[record.key]
@@ -181,7 +181,7 @@ class Turns(TakenUp):
         """Whether the journal took it; on a full disk it may not, until the turn's own bytes are freed."""
         assert record.ended_at is not None
         try:
-            self._journal.end(record.key, record.ended_at, record.how)
+            self._journal.end(record.key, record.ended_at, record.how, record.at_end)
         except JournalUnusable as error:
             log.error("turn %s has ended, which the journal could not take: %s", record.id, error)
             return False

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from fusefs import accounting
-from fusefs.call_messages import Attachment, CallBegun, CallEnded, HowEnded, LimitHit
+from fusefs.call_messages import Attachment, CallBegun, CallEnded, HowEnded, LimitHit, RecordedCall, TurnRecorded
 from fusefs.grips import CALL_VARIABLE
 from fusefs.journal import AttachmentRecord, CallRecord, TurnRecord
 from fusefs.judging import Judged
@@ -93,6 +93,29 @@ def ended_view(record: TurnRecord) -> TurnView:
     """A turn that has ended: who and when, and nothing else."""
     gone: dict[str, Any] = {"workspace": None, "usage": None, "refused_count": 0, "refused": [], "calls": []}
     return TurnView(**_who(record), state=TurnState.ENDED, **gone)
+
+
+def turn_recorded(
+    record: TurnRecord, calls: Iterable[CallRecord], attachments: Sequence[AttachmentRecord]
+) -> TurnRecorded:
+    """A turn as the journal has it, with its calls that have ended and what was kept of its outbox."""
+    gone: dict[str, Any] = {"workspace": None, "usage": None, "refused": [], "calls": []}
+    return TurnRecorded(
+        **_who(record),
+        **gone,
+        state=TurnState.LIVE if record.ended_at is None else TurnState.ENDED,
+        how=record.how,
+        used_bytes=record.used_bytes,
+        used_inodes=record.used_inodes,
+        peak_bytes=record.peak_bytes,
+        refused_count=record.refused_count or 0,
+        ended_calls=[_recorded_call(call, record.id, attachments) for call in calls],
+    )
+
+
+def _recorded_call(call: CallRecord, turn: str, attachments: Sequence[AttachmentRecord]) -> RecordedCall:
+    ended = call_ended(call, turn, [one for one in attachments if one.call_id == call.id])
+    return RecordedCall(**dict(ended), command=call.command)
 
 
 def limits_changed(view: TurnView, wrong: LimitUnderUse | None) -> LimitsChanged:

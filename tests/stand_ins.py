@@ -90,6 +90,10 @@ class FakeOperations:
         self.asked.append(asked)
         return self.all[::-1][(page - 1) * a_page :][: a_page + 1]
 
+    async def knows(self, turn: str) -> bool:
+        """Whether there is one of a turn."""
+        return any(turn in (one.turn, one.key) for one in self.all)
+
 
 class FakeTurns:
     """Turns in memory; `begin` and `end` raise what `error` holds."""
@@ -179,6 +183,10 @@ class FakeTurns:
         ended = replace(self.calls[call], ended_at=1_700_000_002.0, how="told", exit_status=request.exit_status)
         self.calls[call] = ended
         return next(t.record.id for t in self._live.values() if t.record.key == ended.turn), ended, []
+
+    async def recorded(self, turn: str) -> TurnRecord:
+        """One by its id."""
+        return self.known(turn).record
 
     async def end(self, turn: str) -> TurnRecord:
         """End one."""

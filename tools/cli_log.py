@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from fusefs.call_messages import Operation, Operations
+from fusefs.call_messages import MOST_PAGES, Operation, Operations
 from fusefs.operation_kinds import Op
 from tools.cli_output import Output, command, one_line
 from tools.exits import Exit, Failure
@@ -23,7 +23,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 )
 @click.option("--failed", is_flag=True, help="Only what did not end well.")
 @click.option("--since", metavar="T", help="Not before: a time such as 2026-11-30T12:00, or how long ago, such as 90m.")
-@click.option("--page", type=click.IntRange(1), default=1, metavar="N", help="1, the default, has the newest 200.")
+@click.option(
+    "--page", type=click.IntRange(1, MOST_PAGES), default=1, metavar="N", help="1, the default, has the newest 200."
+)
 def log(output: Output, since: str | None, **asked: object) -> None:
     """Show what was done, by which turn and call, with path and result, oldest first; the newest page where none is
     given.
@@ -56,10 +58,19 @@ def _lines(told: Operations) -> Iterator[str]:
 
 
 def _line(operation: Operation) -> str:
-    """`2026-11-30T12:00:00.123Z  t1 (guide, ada, acme)  write  a/b.txt` and, where it did not end well, why."""
+    """`2026-11-30T12:00:00.123Z  t1 (guide, ada, acme)  call c1  write  a/b.txt` and, where it went wrong, why."""
     at = operation.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     whose = ", ".join(name for name in (operation.agent, operation.user, operation.org) if name is not None)
     about = f"{operation.turn} ({whose})" if operation.turn is not None else operation.org or "-"
+    call = "" if operation.call is None else f"  call {operation.call}"
     by = "" if operation.who == "program" else f"  by {operation.who}"
-    result = "" if operation.result == "ok" else f"  {operation.result}"
-    return f"{at}  {about}  {operation.op:8} {one_line(operation.path)}{result}{by}"
+    result = _result(operation)
+    told = f"  {one_line(result)}" if result else ""
+    return f"{at}  {about}{call}  {operation.op:8} {one_line(operation.path)}{told}{by}"
+
+
+def _result(operation: Operation) -> str:
+    is_ok = operation.result == "ok"
+    if operation.op == Op.VERDICT:
+        return "kept" if is_ok else f"refused: {operation.result}"
+    return "" if is_ok else operation.result

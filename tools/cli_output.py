@@ -5,8 +5,9 @@ Standard output holds the answer and nothing else; with --json that is one JSON 
 
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -81,6 +82,7 @@ def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
             general: General = click.get_current_context().find_root().obj or General(False, None)
             output = Output(as_json or general.as_json, socket or general.socket or default_socket())
             try:
+                _check_text(arguments)
                 work(output, **arguments)
             except Failure as failure:
                 fail(failure, output)
@@ -90,6 +92,25 @@ def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
         return click.command(name)(socket_option(json_option(run)))
 
     return make
+
+
+def _check_text(arguments: Mapping[str, object]) -> None:
+    """Raise Failure where an option is not UTF-8: no request can tell it. Addresses the daemon judges."""
+    options = [one for one in click.get_current_context().command.params if isinstance(one, click.Option)]
+    for option in options:
+        given = arguments.get(str(option.name))
+        for text in given if isinstance(given, tuple) else (given,):
+            if isinstance(text, str) and not _is_utf8(text):
+                shown = os.fsencode(text).decode(errors="backslashreplace")
+                raise Failure(f"{option.opts[0]}: {shown} is not UTF-8", Exit.USAGE)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")

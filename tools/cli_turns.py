@@ -1,14 +1,23 @@
 """The commands about turns: begin, list, show, end."""
 
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import NoReturn
 
 import click
 
+from fusefs.call_messages import RecordedCall, TurnRecorded
 from fusefs.messages import BeginTurn, TurnView, Usage
 from tools.cli_calls import asked, context_options
 from tools.cli_largest import largest_lines
 from tools.cli_output import Output, command, print_json, size, table
+from tools.exits import Exit
+from tools.reaching import Refused
 from tools.turn_name import TURN
+
+_HOW = {"asked": ", as was asked", "expired": ", past its deadline", "lost": ", its files being gone"}
 
 
 @command("begin")
@@ -49,19 +58,33 @@ def _row(turn: TurnView) -> tuple[object, ...]:
 @click.argument("turn", type=TURN)
 @click.option("--largest", "with_largest", is_flag=True, help="Also its largest folders and files.")
 def show(output: Output, turn: str, with_largest: bool) -> None:
-    """Show one live turn: who, since when, what it holds, what was refused.
+    """Show one turn: who, since when, what it holds, what was refused; of one that has ended what is kept of it, with
+    exit status 4.
 
     The largest folders and files are found by a walk: at most six levels and 2,000 names, and it is said where there
     were more. With --json they are in `largest`.
     """
     with output.client() as client:
-        found = client.show(turn)
+        try:
+            found = client.show(turn)
+        except Refused as error:
+            if error.problem.status == HTTPStatus.GONE:
+                with suppress(Refused):  # an older daemon knows no more than that
+                    _show_ended(output, client.recorded(turn))
+            raise
         largest = client.largest(found.key) if with_largest else None
     if largest is None:
         output.answer(found, described(found))
     else:
         document = {**found.model_dump(mode="json"), "largest": largest.model_dump(mode="json")}
         output.answer(document, [*described(found), *largest_lines(largest)])
+
+
+def _show_ended(output: Output, found: TurnRecorded) -> NoReturn:
+    """Tell what is known of a turn that has ended. It is not live: that is refused as ever."""
+    output.answer(found, ended_lines(found))
+    output.note(f"fusefs: turn {found.turn} has ended")
+    sys.exit(Exit.REFUSED)
 
 
 @command("end")
@@ -71,6 +94,36 @@ def end(output: Output, turn: str) -> None:
     with output.client() as client:
         ended = client.end(turn)
     output.answer(ended, [f"turn {ended.turn} has ended"])
+
+
+def ended_lines(turn: TurnRecorded) -> Iterable[str]:
+    """A turn that has ended, in lines for people."""
+    yield from _who_lines(turn)
+    ended = "-" if turn.ended_at is None else f"{turn.ended_at:%Y-%m-%dT%H:%M:%SZ}"
+    yield f"ended      {ended}{_HOW.get(turn.how or '', '')}"
+    yield f"used       {size(turn.used_bytes)} at its end"
+    yield f"peak       {size(turn.peak_bytes)}"
+    yield f"inodes     {'-' if turn.used_inodes is None else turn.used_inodes}"
+    for call in turn.ended_calls:
+        yield from _call_lines(call)
+    yield f"refused    {turn.refused_count}"
+
+
+def _call_lines(call: RecordedCall) -> Iterable[str]:
+    status = "" if call.exit_status is None else f", exit status {call.exit_status}"
+    signal = "" if call.signal is None else f", signal {call.signal}"
+    command = "" if call.command is None else f": {call.command}"
+    times = f"{call.begun_at:%Y-%m-%dT%H:%M:%SZ} to {call.ended_at:%Y-%m-%dT%H:%M:%SZ}"
+    yield f"call       {call.call}, {times}, {call.how}{status}{signal}{command}"
+    for note in call.notes:
+        yield f"  {note}"
+
+
+def _who_lines(turn: TurnView) -> Iterable[str]:
+    for name in ("turn", "key", "agent", "user", "org", "uid", "gid", "state"):
+        yield f"{name:10} {getattr(turn, name)}"
+    yield f"begun      {turn.begun_at:%Y-%m-%dT%H:%M:%SZ}"
+    yield f"deadline   {turn.deadline_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def described(turn: TurnView) -> Iterable[str]:

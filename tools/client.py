@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations, TurnRecorded
 from fusefs.context_messages import FileView, FolderView
 from fusefs.event_schema import Event
 from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
@@ -93,6 +93,10 @@ class Client:
     def show(self, turn: str) -> TurnView:
         """A live turn, by id or key."""
         return self._send(questions.show(turn))
+
+    def recorded(self, turn: str) -> TurnRecorded:
+        """What the journal has of a turn, live or ended, by id or key."""
+        return self._send(questions.recorded(turn))
 
     def largest(self, turn: str) -> Largest:
         """The largest folders and files of a live turn, by id or key."""

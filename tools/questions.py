@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations, TurnRecorded
 from fusefs.event_schema import Event
 from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
 from fusefs.operator_messages import Activity, Largest
@@ -122,6 +122,11 @@ def component(id: str) -> str:
 def show(turn: str) -> Question[TurnView]:
     """One live turn."""
     return Question("GET", _turn_path(turn), TypeAdapter(TurnView))
+
+
+def recorded(turn: str) -> Question[TurnRecorded]:
+    """A turn as it is recorded."""
+    return Question("GET", _turn_path(turn) + "/record", TypeAdapter(TurnRecorded))
 
 
 def largest(turn: str) -> Question[Largest]:

@@ -61,6 +61,8 @@ def explained(socket: Path) -> Iterator[None]:
         raise DaemonUnreachable(f"the daemon at {socket} does not answer") from error
     except BROKEN as error:
         raise DaemonUnreachable(f"the daemon at {socket} ended before it answered; it may have done it") from error
+    except UnicodeEncodeError as error:
+        raise ControlError(f"{error.object!r} cannot be sent: it is not UTF-8") from error
     except NotAnEvent as error:
         raise ControlError(str(error)) from error
     except httpx.TransportError as error:

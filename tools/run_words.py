@@ -45,6 +45,11 @@ def _confine(text: str) -> str:
     return text
 
 
+def _text(text: str) -> str:
+    text.encode()  # UnicodeEncodeError for what is not UTF-8
+    return text
+
+
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < float("inf"):
@@ -53,7 +58,8 @@ def _seconds(text: str) -> float:
 
 
 KINDS: Mapping[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("agent", "user", "org", "call", "socket"), str),
+    "socket": str,
+    **dict.fromkeys(("agent", "user", "org", "call"), _text),
     **dict.fromkeys(("deadline-seconds", "timeout"), _seconds),
     **dict.fromkeys(("uid", "gid", "report"), int),
     "confine": _confine,
@@ -79,6 +85,10 @@ def read(words: Sequence[str]) -> tuple[dict[str, Any], str, list[str]]:
     command = list(rest)
     if len(turns) != 1:
         raise WrongUsage("one turn is named before the --" if turns else "no turn is named")
+    try:
+        _text(turns[0])
+    except UnicodeEncodeError as error:
+        raise WrongUsage(f"{turns[0]!r} is no turn: it is not UTF-8") from error
     if not command:
         raise WrongUsage("no program to run: it comes after --, as in  fusefs run t1 -- ls -l")
     return options, turns[0], command
@@ -101,5 +111,7 @@ def _take(options: dict[str, Any], word: str, rest: Iterator[str]) -> None:
         return
     try:
         options[name] = KINDS[name](value)
+    except UnicodeEncodeError as error:
+        raise WrongUsage(f"--{name}: {value!r} is not UTF-8") from error
     except ValueError as error:
         raise WrongUsage(f"--{name}: {value!r} is not what it takes") from error

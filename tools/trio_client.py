@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 import trio
 
-from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations
+from fusefs.call_messages import Attachment, BeginCall, CallBegun, CallEnded, EndCall, Operations, TurnRecorded
 from fusefs.context_messages import FileView, FolderView
 from fusefs.event_schema import Event
 from fusefs.messages import Account, BeginTurn, ChangeLimits, DaemonInfo, LimitsChanged, TurnBegun, TurnView, UsageBy
@@ -63,6 +63,10 @@ class TrioClient:
     async def show(self, turn: str) -> TurnView:
         """A live turn, by id or key."""
         return await self._send(questions.show(turn))
+
+    async def recorded(self, turn: str) -> TurnRecorded:
+        """What the journal has of a turn, live or ended, by id or key."""
+        return await self._send(questions.recorded(turn))
 
     async def largest(self, turn: str) -> Largest:
         """The largest folders and files of a live turn, by id or key."""

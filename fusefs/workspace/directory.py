@@ -19,6 +19,7 @@ from fusefs.nodes import (
 )
 from fusefs.operation_kinds import Op
 from fusefs.workspace import listing
+from fusefs.workspace.attempt import Attempt
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import RegularFile
 from fusefs.workspace.opened import WriteHandle
@@ -29,6 +30,7 @@ from policy.refusals import CrossesTurns, NotPermitted
 if TYPE_CHECKING:
     from fusefs.workspace.workspace import Workspace
 
+_MADE_AS = {stat.S_IFDIR: Op.MKDIR, stat.S_IFLNK: Op.SYMLINK, stat.S_IFIFO: Op.MKNOD, stat.S_IFSOCK: Op.MKNOD}
 _MAKEABLE = frozenset({stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK})
 
 
@@ -93,16 +95,12 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         return listing.entries(self, cookie)
 
     def sync(self) -> Callable[[], None]:
-        descriptor = backing.open_listing(self.descriptor())
-        try:
-            return backing.in_thread(descriptor, os.fsync)
-        finally:
-            disk.close(descriptor)
+        return listing.sync(self)
 
-    def _did(self, op: Op, name: bytes) -> None:
-        """Put down what was done to a name in here."""
+    def _did(self, op: Op, name: bytes, to: bytes | None = None) -> None:
+        """Put down what was done to a name in here, and what that leads to."""
         if self.realm.log is not None:
-            self.realm.log.add(op, self.inner_path(name))
+            self.realm.log.add(op, self.inner_path(name), to=to)
 
     # What an outbox has answers of its own to.
 
@@ -123,7 +121,8 @@ class WorkspaceDirectory(Entry, WritableDirectory):
             opened.append(disk.open(name, access, stat.S_IMODE(mode), dir_fd=here))
 
         try:
-            entry, st = self._make(name, mode, caller, make)
+            with Attempt(self, Op.WRITE, name):
+                entry, st = self._make(name, mode, caller, make)
             assert isinstance(entry, RegularFile)
             return entry, st, WriteHandle(entry, opened.pop(), caller, flags & os.O_ACCMODE, changed=True)
         finally:
@@ -131,29 +130,45 @@ class WorkspaceDirectory(Entry, WritableDirectory):
                 disk.close(descriptor)
 
     def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        made = self._make(name, 0, caller, lambda here: disk.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
+        with Attempt(self, Op.MKDIR, name):
+            self.check_kind(stat.S_IFDIR)
+            made = self._make(name, 0, caller, lambda here: disk.mkdir(name, stat.S_IMODE(mode), dir_fd=here))
         self._did(Op.MKDIR, name)
         return made
 
     def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        if stat.S_IFMT(mode) not in _MAKEABLE:
-            raise NotPermitted("devices cannot be made in a workspace")
-        made = self._make(name, mode, caller, lambda here: disk.mknod(name, mode, dir_fd=here))
+        with Attempt(self, Op.MKNOD, name):
+            self.check_kind(mode)
+            if stat.S_IFMT(mode) not in _MAKEABLE:
+                raise NotPermitted("devices cannot be made in a workspace")
+            made = self._make(name, mode, caller, lambda here: disk.mknod(name, mode, dir_fd=here))
         self._did(Op.MKNOD, name)
         return made
 
     def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
-        made = self._make(name, 0, caller, lambda here: disk.symlink(target, name, dir_fd=here))
-        self._did(Op.SYMLINK, name)
+        with Attempt(self, Op.SYMLINK, name):
+            self.check_kind(stat.S_IFLNK)
+            made = self._make(name, 0, caller, lambda here: disk.symlink(target, name, dir_fd=here))
+        self._did(Op.SYMLINK, name, target)
         return made
 
     def made_before(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
         here = self.descriptor()
         self._give(here, name, mode, caller)
         st = backing.stat_at(here, name)
+        made_as = _MADE_AS.get(stat.S_IFMT(st.st_mode))
+        if made_as is not None:  # the worker that made it was killed, most likely before it wrote that down
+            self._did(made_as, name)
         return self.realm.adopt(st, self, name), st
 
     def link(self, node: Node, name: bytes) -> tuple[Entry, os.stat_result]:
+        with Attempt(self, Op.LINK, name):
+            made = self._link(node, name)
+        if isinstance(node, Entry):
+            self._did(Op.LINK, name, node.inner_path())
+        return made
+
+    def _link(self, node: Node, name: bytes) -> tuple[Entry, os.stat_result]:
         check_name(name)
         if not isinstance(node, Entry) or node.realm is not self.realm:
             raise CrossesTurns
@@ -172,11 +187,11 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         except BaseException:
             self.realm.account.settle(-NAME_BYTES, 0)
             raise
-        self._did(Op.LINK, name)
         return self.realm.adopt(st, self, name), st
 
     def unlink(self, name: bytes) -> None:
-        self.remove(name)
+        with Attempt(self, Op.UNLINK, name):
+            self.remove(name)
         self._did(Op.UNLINK, name)
 
     def remove(self, name: bytes) -> None:
@@ -194,14 +209,19 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         self.lost(name)
 
     def rmdir(self, name: bytes) -> None:
-        check_name(name)
-        self.realm.check_stays(self, name)
-        st = backing.stat_at(self.descriptor(), name)
-        with self.realm.losing(st, self, name):
-            disk.rmdir(name, dir_fd=self.descriptor())
+        with Attempt(self, Op.RMDIR, name):
+            check_name(name)
+            self.realm.check_stays(self, name)
+            st = backing.stat_at(self.descriptor(), name)
+            with self.realm.losing(st, self, name):
+                disk.rmdir(name, dir_fd=self.descriptor())
         self._did(Op.RMDIR, name)
 
     def rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
+        with Attempt(self, Op.RENAME, name, (directory, new_name)):
+            self._rename(name, directory, new_name, flags)
+
+    def _rename(self, name: bytes, directory: Directory, new_name: bytes, flags: int) -> None:
         check_name(name)
         check_name(new_name)
         if not isinstance(directory, WorkspaceDirectory) or directory.realm is not self.realm:

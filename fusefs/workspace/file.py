@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fusefs import backing, disk
 from fusefs.judging import Judged
 from fusefs.nodes import Caller, Change, Handle, WritableFile
+from fusefs.operation_kinds import Op
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.opened import ReadHandle, WriteHandle, drop_set_id
 from policy.limits import BLOCK_BYTES, Limit, Resource, index_bytes, worst_case
@@ -81,11 +82,12 @@ class RegularFile(Entry, WritableFile):
             except BaseException:
                 handle.release()
                 raise
+        handle.changed = bool(flags & (os.O_TRUNC | os.O_CREAT))  # O_CREAT: an earlier worker has made it
         return handle
 
     def reopen_for(self, flags: int, caller: Caller) -> "WriteHandle":
         handle = self.open_for(flags, caller)
-        self.unjudged = True  # for all that is known
+        self.unjudged = handle.changed = True  # for all that is known
         return handle
 
     def open_backing(self, access: int) -> int:
@@ -166,6 +168,16 @@ class RegularFile(Entry, WritableFile):
             st = self.look(descriptor)
         drop_set_id(descriptor, st, caller)
 
+    def _truncate_closed(self, size: int, caller: Caller) -> None:
+        """The same as truncate(2) has it, by a name."""
+        descriptor = self.open_backing(os.O_WRONLY)
+        try:
+            self.truncate(descriptor, size, caller)
+        finally:
+            disk.close(descriptor)
+        if self.realm.log is not None:  # nothing of it will be closed
+            self.realm.log.add(Op.WRITE, self.inner_path())
+
     def bound_bytes(self) -> int:
         """How far it may grow where it lies."""
         bound = self.realm.account.file_bytes
@@ -184,12 +196,9 @@ class RegularFile(Entry, WritableFile):
         if change.size is not None:
             if isinstance(handle, WriteHandle):
                 self.truncate(handle.descriptor, change.size, caller)
+                handle.changed = True
             else:
-                descriptor = self.open_backing(os.O_WRONLY)
-                try:
-                    self.truncate(descriptor, change.size, caller)
-                finally:
-                    disk.close(descriptor)
+                self._truncate_closed(change.size, caller)
             if change[1:] == _NOTHING_ELSE:
                 return self.attributes()
         return super().change(change, caller, handle)

@@ -1,7 +1,7 @@
-"""Listings of a workspace's directories."""
+"""What is done with a directory of a workspace that is open: it is listed, or made durable."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
@@ -23,6 +23,15 @@ def entries(directory: "WorkspaceDirectory", cookie: int) -> Iterator[Listed]:
                 found = _look(directory, name)
                 if found is not None:
                     yield Listed(offset, name, *found)
+    finally:
+        disk.close(descriptor)
+
+
+def sync(directory: "WorkspaceDirectory") -> Callable[[], None]:
+    """A call that makes a directory durable, for a worker thread. Raises OSError."""
+    descriptor = backing.open_listing(directory.descriptor())
+    try:
+        return backing.in_thread(descriptor, os.fsync)
     finally:
         disk.close(descriptor)
 

@@ -11,6 +11,7 @@ from fusefs.operation_kinds import Op
 from policy.limits import index_bytes, worst_case
 
 if TYPE_CHECKING:
+    from fusefs.operation_log import TurnLog
     from fusefs.workspace.file import RegularFile
     from fusefs.workspace.workspace import Workspace
 
@@ -33,10 +34,15 @@ class ReadHandle(Handle):
     def read_waiting(self, offset: int, size: int) -> Callable[[], bytes]:
         return backing.in_thread(self.descriptor, lambda descriptor: os.pread(descriptor, size, offset))
 
+    def put_down(self, log: "TurnLog") -> None:
+        """Put down what came of it, now that it is closed."""
+        if log.reads:
+            log.add(Op.READ, self.file.inner_path())
+
     def release(self) -> None:
         if self.descriptor >= 0:
-            if self.realm.log is not None and self.realm.log.reads and type(self) is ReadHandle:
-                self.realm.log.add(Op.READ, self.file.inner_path())
+            if self.realm.log is not None:
+                self.put_down(self.realm.log)
             disk.close(self.descriptor)
             self.descriptor = -1
             self.file.released()
@@ -45,7 +51,7 @@ class ReadHandle(Handle):
 class WriteHandle(ReadHandle, WritableHandle):
     """A file opened for writing, or for reading and writing, as `access` says. `caller` is who opened it.
 
-    `changed` tells whether anything was written through it, or it has made the file.
+    `changed` tells whether anything was written or cut off through it, or it has made the file.
     """
 
     __slots__ = ("access", "caller", "changed")
@@ -136,6 +142,12 @@ class WriteHandle(ReadHandle, WritableHandle):
             return outbox.closing(file)
         return None
 
+    def put_down(self, log: "TurnLog") -> None:
+        if self.changed:
+            log.add(Op.WRITE, self.file.inner_path())
+        elif self.access == os.O_RDWR:
+            super().put_down(log)
+
     def release(self) -> None:
         if self.descriptor < 0:
             return
@@ -143,8 +155,6 @@ class WriteHandle(ReadHandle, WritableHandle):
         file.mappable -= self.access == os.O_RDWR
         file.writers -= 1
         self.realm.unsettled.written(file)
-        if self.changed and self.realm.log is not None:
-            self.realm.log.add(Op.WRITE, file.inner_path())
         super().release()
         if file.unjudged and not file.writers and self.realm.outbox is not None:
             self.realm.outbox.released(file)

@@ -24,8 +24,8 @@ from fusefs.careful import on_behalf_of
 from fusefs.court import Court
 from fusefs.judging import Judged, judge, judge_by_name
 from fusefs.nodes import Attributes, Caller, Handle, Node
-from fusefs.operation_kinds import Op
-from fusefs.operation_log import OK
+from fusefs.operation_kinds import OK, Op
+from fusefs.workspace.attempt import Attempt
 from fusefs.workspace.directory import WorkspaceDirectory
 from fusefs.workspace.entry import Entry
 from fusefs.workspace.file import Life, RegularFile
@@ -96,21 +96,10 @@ class Outbox(WorkspaceDirectory):
             entry.unjudged = True  # also where it stays empty
         return entry, st, handle
 
-    def mkdir(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        self.check_kind(stat.S_IFDIR)
-        return super().mkdir(name, mode, caller)
-
-    def mknod(self, name: bytes, mode: int, caller: Caller) -> tuple[Entry, Attributes]:
-        self.check_kind(mode)
-        return super().mknod(name, mode, caller)
-
-    def symlink(self, name: bytes, target: bytes, caller: Caller) -> tuple[Entry, Attributes]:
-        self.check_kind(stat.S_IFLNK)
-        return super().symlink(name, target, caller)
-
     def link(self, node: Node, name: bytes) -> tuple[Entry, os.stat_result]:
         if isinstance(node, Entry):
-            self.check_kind(node.attributes().st_mode)
+            with Attempt(self, Op.LINK, name):
+                self.check_kind(node.attributes().st_mode)
         made, st = super().link(node, name)
         self.arrived(st, name)
         return made, st

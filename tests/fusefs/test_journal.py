@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database, Migrations
 
-from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
+from fusefs.journal import AttachmentRecord, CallRecord, Journal, JournalUnusable, TurnRecord
+from fusefs.journal_records import AtEnd
 from fusefs.journal_schema import m001_turns
 
 TURN = TurnRecord(
@@ -59,6 +60,15 @@ def test_an_ended_turn_is_kept_and_no_longer_live(journal: Journal) -> None:
 
     assert journal.live() == []
     assert journal.by_id("t1") == replace(TURN, ended_at=1_700_000_100.0)
+
+
+def test_what_a_turn_held_at_its_end_is_kept(journal: Journal) -> None:
+    journal.begin(TURN)
+    journal.end(TURN.key, 5.0, "asked", AtEnd(1, 2, 3, 4))
+
+    found = journal.by_id("t1")
+    assert found is not None
+    assert (found.ended_at, found.how, found.at_end) == (5.0, "asked", (1, 2, 3, 4))
 
 
 def test_an_id_comes_again_after_its_turn_has_ended_and_the_newest_is_found(journal: Journal) -> None:
@@ -219,3 +229,71 @@ def test_a_journal_of_the_first_schema_is_brought_up_to_date(path: Path) -> None
 
     assert journal.live() == [TURN]
     journal.close()
+
+
+def ended(journal: Journal, id: str, at: float) -> TurnRecord:
+    """A turn that ended so, with a call that has handed a file over."""
+    record = replace(TURN, id=id, key=f"guide-{id}", begun_at=at - 10)
+    journal.begin(record)
+    call = CallRecord(f"c-{id}", record.key, at - 5, command=f"make {id}")
+    journal.begin_call(call)
+    kept = AttachmentRecord(record.key, call.id, "a.csv", "text/csv", 1, "00", "[]", "/kept", at - 4)
+    journal.change_call(replace(call, ended_at=at - 4, how="told", is_left=0), [kept])
+    journal.end(record.key, at)
+    return record
+
+
+def rows(path: Path, table: str) -> int:
+    with closing(sqlite3.connect(path)) as other:
+        return int(other.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def test_ended_turns_go_with_all_that_refers_to_them_once_they_are_due(journal: Journal, path: Path) -> None:
+    for number in range(3):
+        journal.end_calls(ended(journal, f"t{number}", 100.0 + number).key, 100.0 + number)
+
+    while journal.prune(102.0, 102.0):
+        pass
+
+    assert [journal.by_id("t0"), journal.by_id("t1"), journal.call("c-t0")] == [None, None, None]
+    assert journal.by_id("t2") is not None
+    assert [one.name for one in journal.attachments_of_call("c-t2")] == ["a.csv"]
+    assert [rows(path, table) for table in ("turns", "calls", "attachments")] == [1, 1, 1]
+
+
+def test_what_is_live_or_left_stays_however_old_it_is(journal: Journal) -> None:
+    journal.begin(replace(TURN, begun_at=1.0))
+    call = CallRecord("c", TURN.key, 1.0, command="make")
+    journal.begin_call(call)
+    kept = AttachmentRecord(TURN.key, "c", "a.csv", "text/csv", 1, "00", "[]", "/kept", 2.0)
+    journal.change_call(replace(call, ended_at=2.0, how="told"), [kept])
+    left = ended(journal, "left", 3.0)
+    journal.change_call(replace(journal.call("c-left") or call, is_left=1))  # some of its processes may be there
+
+    while journal.prune(1e9, 1e9):
+        pass
+
+    assert [turn.id for turn in journal.live()] == ["t1"]
+    assert [one.path for one in journal.attachments_of_call("c")] == ["/kept"]
+    assert {one.id for one in journal.calls_left()} == {"c", "c-left"}
+    assert journal.by_key(left.key) is not None
+
+
+def test_commands_go_when_they_are_due_also_of_live_turns_and_are_not_in_the_file_any_more(
+    journal: Journal, path: Path
+) -> None:
+    journal.begin(TURN)
+    for id, ended_at in (("old", 2.0), ("young", 200.0), ("live", None)):
+        call = CallRecord(id, TURN.key, 1.0, command=f"make {id}-thing")
+        journal.begin_call(call)
+        journal.change_call(replace(call, ended_at=ended_at))
+
+    while journal.prune(100.0, 100.0):
+        pass
+    commands = {id: (journal.call(id) or CallRecord("", "", 0)).command for id in ("old", "young", "live")}
+    assert commands == {"old": None, "young": "make young-thing", "live": "make live-thing"}
+    assert b"old-thing" not in path.read_bytes()
+
+    while journal.prune(100.0, None):
+        pass
+    assert all(b"-thing" not in file.read_bytes() for file in path.parent.glob("journal.db*"))

@@ -1,6 +1,7 @@
 """What can go wrong around the daemon: each with a clear message and exit status, and no workspace harmed."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from tests.mounted.compare import outcome
 from tests.mounted.contexts import filled, published, seen
 from tests.mounted.harness import Daemon, holds_within, prepared_daemon
 from tests.mounted.tight import KIB, MIB, TIGHT, begin, kill, soon, turn_of, turns_of
+from tests.mounted.workers import another_worker
+from tools.client import Client
 
 FAILED = 1
 
@@ -111,6 +114,33 @@ def test_on_a_full_disk_no_turn_begins_but_one_can_be_ended(filesystem: str) -> 
         kill(daemon)
         daemon.start()
         assert os.listdir(daemon.mountpoint / "turns") == [other.key]
+
+
+@pytest.mark.needs_root
+def test_what_waited_for_a_full_disk_when_a_worker_was_killed_is_told_as_lost() -> None:
+    with daemon_on("ext4") as daemon, turns_of(daemon, "medium", "ada") as (turn,):
+        (turn.workspace / "a").touch()
+        assert fill_disk(turn.workspace / "big") == "ENOSPC"
+        for _ in range(10_000):  # which take no room for themselves, but in the log
+            (turn.workspace / "a").rename(turn.workspace / "b")
+            (turn.workspace / "b").rename(turn.workspace / "a")
+        pid = daemon.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        another_worker(daemon, than=pid)
+        (turn.workspace / "big").unlink()
+
+        def told() -> dict[str, int]:
+            with Client(daemon.socket) as client:
+                lost = client.operations({"op": "lost"}).operations
+                renamed, page, more = 0, 1, True
+                while more:
+                    answer = client.operations({"turn": turn.key, "op": "rename", "a_page": 1000, "page": page})
+                    renamed, page, more = renamed + len(answer.operations), page + 1, answer.has_more
+            return {"lost": sum(int(one.result.split()[0]) for one in lost), "renamed": renamed}
+
+        assert soon(lambda: told()["lost"] > 1000)
+        found = told()
+        assert 20_000 <= found["lost"] + found["renamed"] <= 20_000 + 10  # and what made and filled the file
 
 
 @pytest.mark.needs_root

@@ -52,6 +52,8 @@ def test_an_id_is_live_for_one_agent_and_user(tight: Daemon) -> None:
     for command in ("show", "end"):
         done = tight.fusefs("turn", command, turn.id)
         assert (done.returncode, done.stderr) == (REFUSED, f"fusefs: turn {turn.id} has ended\n")
+    shown = json.loads(tight.fusefs("turn", "show", turn.id, "--json").stdout)
+    assert (shown["key"], shown["user"], shown["state"], shown["how"]) == (turn.key, "ada", "ended", "asked")
     done = tight.fusefs("turn", "show", "never")
     assert (done.returncode, done.stderr) == (FAILED, "fusefs: no turn never\n")
 

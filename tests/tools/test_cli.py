@@ -2,13 +2,17 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from policy.limits import Limit, Resource
 from policy.refusals import LimitReached, NoSuchTurn, TooManyTurns, TurnOver, UnknownAgent
 from tests.tools.conftest import Cli, FakeDaemon, document
+from tools.cli import main
 
 BEGIN = ("turn", "begin", "--agent", "guide", "--user", "ada", "--turn", "t1")
 
@@ -213,3 +217,39 @@ def test_doctor_tells_what_is_in_force_where_a_daemon_answers(daemon: FakeDaemon
     assert checks["kernel MAX_PAGES"]["found"].startswith("in force")
     assert checks["kernel ASYNC_READ"]["state"] == "absent"
     assert checks["daemon"]["state"] == "ok"
+
+
+def commands(group: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands, with their names."""
+    for name, one in group.commands.items():
+        if isinstance(one, click.Group):
+            yield from commands(one, *names, name)
+        elif name != "run":
+            yield (*names, name), one
+
+
+TEXTS = [
+    (names, one, parameter)
+    for names, one in commands(main)
+    for parameter in one.params
+    if parameter.type is click.STRING and isinstance(parameter, click.Option)
+]
+
+
+@pytest.mark.parametrize(("names", "one", "parameter"), TEXTS, ids=lambda value: getattr(value, "name", None))
+def test_options_that_are_not_utf_8_are_said_by_every_command(
+    names: tuple[str, ...], one: click.Command, parameter: click.Parameter, tmp_path: Path
+) -> None:
+    """In this process, as the command line's own words come: a process for each would take a minute."""
+    words = list(names)
+    for each in one.params:
+        word = "a\udcff" if each is parameter else "1"
+        if isinstance(each, click.Argument):
+            words.append(word)
+        elif each is parameter or each.required:
+            words += [each.opts[0], word]
+
+    done = CliRunner().invoke(main, ["--socket", str(tmp_path / "no.sock"), *words])
+
+    assert done.exit_code == 2, done.output
+    assert "a\\xff is not UTF-8" in done.output

@@ -15,7 +15,7 @@ from fusefs.messages import AccountKind, BeginTurn, ChangeLimits, TurnState, Usa
 from policy.refusals import TurnOver
 from tests.stand_ins import KIB
 from tests.tools.conftest import ROOT, FakeDaemon
-from tools.client import Client, DaemonUnreachable, Refused, TrioClient, default_socket
+from tools.client import Client, ControlError, DaemonUnreachable, Refused, TrioClient, default_socket
 
 ADA = BeginTurn(agent="guide", user="ada", turn="t 1")
 
@@ -200,3 +200,14 @@ def test_the_default_socket_is_by_user(monkeypatch: pytest.MonkeyPatch, uid: int
     monkeypatch.setattr(os, "geteuid", lambda: uid)
 
     assert default_socket() == Path(expected)
+
+
+def test_what_is_not_utf_8_is_a_control_error(daemon: FakeDaemon) -> None:
+    async def ask_in_trio() -> None:
+        async with TrioClient(daemon.socket) as client:
+            await client.operations({"user": "a\udcff"})
+
+    with Client(daemon.socket) as client, pytest.raises(ControlError, match="is not UTF-8"):
+        client.operations({"user": "a\udcff"})
+    with pytest.raises(ControlError, match="is not UTF-8"):
+        trio.run(ask_in_trio)

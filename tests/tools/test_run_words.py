@@ -39,6 +39,8 @@ def test_some_may_be_given_again() -> None:
         ["t", "--uid=x", "--", "ls"],
         ["t", "--uid", "--", "ls"],
         ["t", "--confine=docker", "--", "ls"],
+        ["t\udcff", "--", "ls"],
+        ["t", "--user=\udcff", "--", "ls"],
     ],
 )
 def test_wrong_usage_is_said(words: list[str]) -> None:
