@@ -94,10 +94,15 @@ def command(name: str) -> Callable[[Callable[..., None]], click.Command]:
     return make
 
 
+_PATTERNS = ("context_include", "context_exclude")
+
+
 def _check_text(arguments: Mapping[str, object]) -> None:
-    """Raise Failure where an option is not UTF-8: no request can tell it. Addresses the daemon judges."""
+    """Raise Failure where an option is not UTF-8: no request can tell it. Addresses and patterns the daemon judges."""
     options = [one for one in click.get_current_context().command.params if isinstance(one, click.Option)]
     for option in options:
+        if option.name in _PATTERNS:
+            continue
         given = arguments.get(str(option.name))
         for text in given if isinstance(given, tuple) else (given,):
             if isinstance(text, str) and not _is_utf8(text):

@@ -233,6 +233,7 @@ TEXTS = [
     for names, one in commands(main)
     for parameter in one.params
     if parameter.type is click.STRING and isinstance(parameter, click.Option)
+    if parameter.name not in ("context_include", "context_exclude")  # the daemon refuses them as it does other patterns
 ]
 
 
