@@ -5,6 +5,7 @@ for the disk: a killed worker loses what it has not written down yet, a power fa
 Every method is for worker threads, and raises JournalUnusable where SQLite cannot do its part.
 """
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -56,6 +57,10 @@ CREATE TABLE IF NOT EXISTS progress (
     is_open INTEGER NOT NULL
 ) STRICT;
 """
+ADDED_AT_ONCE = 500
+"""Rows of one statement. Each statement has the other threads wait at both ends: with one a row, for every request."""
+_VALUES = ", ".join(f"json_extract(value, '$[{column}]')" for column in range(7))
+_ADDING = f"INSERT INTO operations (at, whose, call, op, path, result, who) SELECT {_VALUES} FROM json_each(?)"
 _COLUMNS = "operations.id, at, turn, key, agent, user, org, call, op, path, result, who"
 
 
@@ -157,9 +162,9 @@ class OperationRecords:
             if mark is not None:
                 marking = "INSERT OR REPLACE INTO progress (id, session, taken, is_open) VALUES (1, ?, ?, 1)"
                 self._db.execute(marking, mark)
-            rows = ((d.at, self._whose_id(d.turn), d.call, d.op, d.path, d.result, d.who) for d in done)
-            adding = "INSERT INTO operations (at, whose, call, op, path, result, who) VALUES (?, ?, ?, ?, ?, ?, ?)"
-            self._db.executemany(adding, list(rows))
+            rows = [(d.at, self._whose_id(d.turn), d.call, d.op, d.path, d.result, d.who) for d in done]
+            for first in range(0, len(rows), ADDED_AT_ONCE):
+                self._db.execute(_ADDING, (json.dumps(rows[first : first + ADDED_AT_ONCE]),))
 
     def _whose_id(self, turn: TurnRecord | None) -> int | None:
         if turn is None:
