@@ -77,6 +77,13 @@ NOTHING = Change()
 Data = bytes | memoryview
 """Bytes of a file. A view is valid until the next request is read, or the next file."""
 
+
+class Lacking(NamedTuple):
+    """That there is no such attribute, and the errno that says so: the usual answer, and no reason for an exception."""
+
+    errno: int
+
+
 Value = bytes | Callable[[], Awaitable[bytes]]
 """The value of an attribute, or what finds it out."""
 
@@ -193,8 +200,8 @@ class Node(metaclass=Capability):
         """The kernel has forgotten this inode."""
 
     @abstractmethod
-    def get_xattr(self, name: bytes) -> Value:
-        """Raises OSError ENODATA where there is no such attribute."""
+    def get_xattr(self, name: bytes) -> Value | Lacking:
+        """The value of an attribute. Raises OSError, of which ENODATA says as well that there is none such."""
 
     @abstractmethod
     def list_xattrs(self) -> list[bytes]:

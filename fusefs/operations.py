@@ -20,7 +20,7 @@ from fusefs.handlers import Later, Reply, changing, file_handler, handler, mindf
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
-from fusefs.nodes import Attributes, Caller, Change, Handle, Node, Realm, WritableHandle
+from fusefs.nodes import Attributes, Caller, Change, Handle, Lacking, Node, Realm, WritableHandle
 from fusefs.recorder import Recorder
 from fusefs.table import Opened, Table
 from policy.refusals import ReadOnly
@@ -289,8 +289,10 @@ class Operations:
         return self._space(pid).packed()
 
     @handler
-    def getxattr(self, nodeid: int, name: bytes, size: int) -> bytes | Later[bytes]:
+    def getxattr(self, nodeid: int, name: bytes, size: int) -> bytes | Lacking | Later[bytes]:
         found = self.inodes.live(nodeid).get_xattr(name)
+        if isinstance(found, Lacking):
+            return found
         if isinstance(found, bytes):
             return answers.attribute(found, size)
         return Later(partial(self._find_attribute, found, size))

@@ -4,6 +4,7 @@ import errno
 
 from fusefs.in_hand import Operation
 from fusefs.inodes import Inodes
+from fusefs.nodes import Lacking
 
 
 def was_applied(inodes: Inodes, left: Operation) -> bool:
@@ -35,7 +36,7 @@ def _number(inodes: Inodes, parent: int, name: bytes) -> int | None:
 
 def _has_attribute(inodes: Inodes, nodeid: int, name: bytes, value: bytes) -> bool:
     try:
-        return inodes.live(nodeid).get_xattr(name) == value
+        return inodes.live(nodeid).get_xattr(name) == value  # and not Lacking
     except OSError as error:
         if error.errno != errno.ENODATA:
             raise
@@ -44,7 +45,6 @@ def _has_attribute(inodes: Inodes, nodeid: int, name: bytes, value: bytes) -> bo
 
 def _has_no_attribute(inodes: Inodes, nodeid: int, name: bytes) -> bool:
     try:
-        inodes.live(nodeid).get_xattr(name)
+        return isinstance(inodes.live(nodeid).get_xattr(name), Lacking)
     except OSError as error:
         return error.errno == errno.ENODATA
-    return False

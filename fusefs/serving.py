@@ -20,6 +20,7 @@ import trio
 
 from fusefs.counting import StillCounting
 from fusefs.handlers import Handler, Later, Reply
+from fusefs.nodes import Lacking
 from fusefs.operations import Operations
 from fusefs.protocol import IN_HEADER, OPENDIR, REQUESTS, UNANSWERED, Header
 from fusefs.recorder import first_cell
@@ -121,7 +122,7 @@ class Serving:
         except StillCounting:
             answer = self._in_turn(kind, arguments)
         except Exception as error:
-            self._fail(kind, header, arguments, begun, error)
+            self._fail(kind, header, arguments[0], begun, error)
             return
         if isinstance(answer, Later):
             self._room.acquire_nowait()
@@ -140,7 +141,7 @@ class Serving:
                 except StillCounting as still:
                     await still.counted.wait()
         except Exception as error:
-            self._fail(kind, header, (about,), begun, error)
+            self._fail(kind, header, about, begun, error)
         else:
             self._send(kind, header, begun, answer)
         finally:
@@ -157,23 +158,35 @@ class Serving:
         realm = None if handler.find is None else await handler.find(self._operations, about)
         return call() if realm is None or realm.careful is None else await realm.careful.run(call)
 
-    def _send(self, kind: Kind, header: Header, begun: int, answer: Reply) -> None:
+    def _send(self, kind: Kind, header: Header, begun: int, answer: Reply | Lacking) -> None:
+        if isinstance(answer, Lacking):
+            self._refuse(kind, header, begun, answer.errno)
+            return
         if kind.is_answered:
             length = _HEADER_BYTES + len(answer)
-            self._write(_OUT_HEADER.pack(length, 0, header[2]), answer)
+            try:
+                self._write(_OUT_HEADER.pack(length, 0, header[2]), answer)
+            except OSError:  # a reply of ours that the kernel does not take
+                log.exception("%s was answered wrongly", kind.handler.name)
+                self._refuse(kind, header, begun, errno.EIO)
+                return
             if kind.opens:
                 self._told()
         self._operations.recorder.ended(kind.first, begun)
 
-    def _fail(self, kind: Kind, header: Header, arguments: tuple[Any, ...], begun: int, error: Exception) -> None:
-        name, operations = kind.handler.name, self._operations
+    def _fail(self, kind: Kind, header: Header, about: object, begun: int, error: Exception) -> None:
         number = errno.EIO
         if isinstance(error, (Refusal, OSError)) and error.errno:
             number = error.errno
         else:
-            log.error("%s failed", name, exc_info=error, extra={"turn": _turn(operations, kind, arguments[0])})
-        operations.recorder.errors[name, number] += 1
-        operations.recorder.ended(kind.first, begun)
+            turn = _turn(self._operations, kind, about)
+            log.error("%s failed", kind.handler.name, exc_info=error, extra={"turn": turn})
+        self._refuse(kind, header, begun, number)
+
+    def _refuse(self, kind: Kind, header: Header, begun: int, number: int) -> None:
+        recorder = self._operations.recorder
+        recorder.errors[kind.handler.name, number] += 1
+        recorder.ended(kind.first, begun)
         if kind.is_answered:
             self._send_error(header, number)
 

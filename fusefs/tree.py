@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Value
+from fusefs.nodes import Attributes, Directory, File, Handle, Lacking, Listed, Node, Realm, Value
 
 ROOT = 1  # FUSE_ROOT_ID
 _FIRST = 1 << 62
@@ -74,7 +74,7 @@ class FixedNode(Node):
     def unused(self) -> None:
         """It stays."""
 
-    def get_xattr(self, name: bytes) -> Value:
+    def get_xattr(self, name: bytes) -> Value | Lacking:
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
     def list_xattrs(self) -> list[bytes]:
@@ -116,7 +116,7 @@ class FixedDirectory(FixedNode, Directory):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return child, child.attributes()
 
-    def get_xattr(self, name: bytes) -> Value:
+    def get_xattr(self, name: bytes) -> Value | Lacking:
         return super().get_xattr(name) if self.parent is self else self.parent.get_xattr(name)
 
     def entries(self, cookie: int) -> Iterator[Listed]:
@@ -137,14 +137,14 @@ class TurnDirectory(FixedDirectory):
 
     def __init__(self, nodeid: int, owner: Ownership, parent: FixedDirectory, realm: Realm) -> None:
         super().__init__(nodeid, owner, parent, realm)
-        self._attribute: Callable[[bytes], Value] = super().get_xattr
+        self._attribute: Callable[[bytes], Value | Lacking] = super().get_xattr
 
     def hold(self, work: Node, attribute: Callable[[bytes], Value]) -> None:
         """Let a workspace be the turn's: its root, and what answers for its attributes."""
         self.put(b"work", work)
         self._attribute = attribute
 
-    def get_xattr(self, name: bytes) -> Value:
+    def get_xattr(self, name: bytes) -> Value | Lacking:
         return self._attribute(name)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fusefs.context.numbers import Meaning
 from fusefs.context.reading import Near
 from fusefs.context.trees import Entry, Kind, Tree
-from fusefs.nodes import Attributes, Directory, File, Handle, Listed, Node, Realm, Symlink, Value
+from fusefs.nodes import Attributes, Directory, File, Handle, Lacking, Listed, Node, Realm, Symlink, Value
 from fusefs.tree import Made
 from policy.refusals import Stale
 from policy.visibility import Sight
@@ -46,7 +46,7 @@ class ContextNode(Node):
     def unused(self) -> None:
         self.shelf.let_go(self)
 
-    def get_xattr(self, name: bytes) -> Value:
+    def get_xattr(self, name: bytes) -> Value | Lacking:
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
     def list_xattrs(self) -> list[bytes]:
@@ -172,7 +172,7 @@ class Folder(ContextNode, Directory):
                 return node, node.attributes()
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
-    def get_xattr(self, name: bytes) -> Value:
+    def get_xattr(self, name: bytes) -> Value | Lacking:
         """What the folder above it answers: at last that of a turn, where it is of one."""
         return self.parent.get_xattr(name)
 

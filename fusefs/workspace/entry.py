@@ -11,7 +11,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
-from fusefs.nodes import NOTHING, Caller, Change, Handle, Symlink, Value, WritableNode
+from fusefs.nodes import NOTHING, Caller, Change, Handle, Lacking, Symlink, Value, WritableNode
 from fusefs.table import Kind
 from policy.refusals import Stale
 from policy.xattrs import RESERVED, check_room, check_settable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fusefs.workspace.directory import WorkspaceDirectory
     from fusefs.workspace.workspace import Workspace
 
+_NO_SUCH, _NOT_SUPPORTED = Lacking(errno.ENODATA), Lacking(errno.EOPNOTSUPP)
 _NO_SYSTEM = b"system."  # POSIX ACLs and the like: the mount has none, and says so with EOPNOTSUPP
 
 
@@ -137,14 +138,15 @@ class Entry(WritableNode):
             disk.utime(name, ns=(atime, mtime), dir_fd=directory, follow_symlinks=follow)
         return self.attributes()
 
-    def get_xattr(self, name: bytes) -> Value:
+    def get_xattr(self, name: bytes) -> Value | Lacking:
         if name.startswith(RESERVED):
             return self.realm.attribute(name, self)
-        self._check_namespace(name)
+        if name.startswith(_NO_SYSTEM):
+            return _NOT_SUPPORTED
         if self.bare is None:
             self.list_xattrs()
         if self.bare:
-            raise OSError(errno.ENODATA, "no attributes")
+            return _NO_SUCH
         path, follow = self.path()
         return disk.getxattr(path, name, follow_symlinks=follow)
 

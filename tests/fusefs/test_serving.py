@@ -389,3 +389,16 @@ def test_every_request_has_a_handler_and_is_counted() -> None:
 
     assert handlers == {kind.handler for kind in REQUESTS.values()}
     assert set(KINDS) == handlers - {"opendir", "releasedir", "access", "forget"}
+
+
+def test_a_reply_that_the_kernel_does_not_take_is_an_error_for_who_asked_and_for_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "no such reply")
+
+    served = Served(lambda *arguments: bytes(100) if len(arguments) == 1 else bytes(1000))
+    monkeypatch.setattr("fusefs.serving.os.writev", refuse)  # which long replies go through
+
+    assert answers(served, "read", "getattr") == [(errno.EIO, b""), (0, bytes(100))]
+    assert "read was answered wrongly" in caplog.text
