@@ -80,10 +80,11 @@ class Serving:
         self._reading.cancel()
 
     async def run(self) -> None:
-        """Serve. What was read is answered before this returns."""
+        """Serve. What was read is answered before this returns, unless the session has ended: nobody waits then."""
         async with trio.open_nursery() as nursery:
             with self._reading:
                 await self._read(nursery)
+                nursery.cancel_scope.cancel()
 
     async def _read(self, nursery: trio.Nursery) -> None:
         waiter, buffers = self._waiter, [self._request]

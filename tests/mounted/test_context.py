@@ -395,7 +395,7 @@ def test_what_is_out_of_bounds_is_a_bad_request_that_names_the_bound(
                 ask(**{name: number})
             assert refused.value.problem.status == 400
         assert client.read_context(org, "top.txt", offset=(1 << 63) - 1).data == b""
-        with pytest.raises(Refused, match=f"no generation {10**30} of"):
+        with pytest.raises(Refused, match=f"generation: .* {(1 << 63) - 1}$"):
             client.read_context(org, "top.txt", whose=Whose(generation=10**30))
 
 

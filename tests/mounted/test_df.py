@@ -38,7 +38,19 @@ def in_bubblewrap(option: str, turn: Turn) -> Df:
 def in_mount_namespace(option: str, turn: Turn) -> Df:
     """Where the whole mount has been taken away, and the turn is bound twice."""
     script = 'mount --bind "$0" /mnt; mount --bind "$0" /media; umount -l "$1"; shift; exec "$@"'
-    return df(option, "unshare", "-m", "sh", "-ec", script, turn.workspace, turn.daemon.mountpoint, "/mnt")
+    return df(
+        option,
+        "unshare",
+        "-m",
+        "--propagation",
+        "slave",
+        "sh",
+        "-ec",
+        script,
+        turn.workspace,
+        turn.daemon.mountpoint,
+        "/mnt",
+    )
 
 
 @pytest.mark.parametrize("look", [in_bubblewrap, in_mount_namespace])

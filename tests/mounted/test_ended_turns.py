@@ -70,7 +70,7 @@ def test_an_ended_turn_is_gone_where_it_was_bound(tight: Daemon) -> None:
     (turn.workspace / "folder").mkdir()
     (turn.workspace / "folder" / "file").write_text("text")
     with subprocess.Popen(
-        ["unshare", "-m", sys.executable, "-c", program, turn.workspace, tight.plain],
+        ["unshare", "-m", "--propagation", "slave", sys.executable, "-c", program, turn.workspace, tight.plain],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:

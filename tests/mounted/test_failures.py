@@ -202,7 +202,7 @@ def test_a_host_that_lacks_something_is_told(surroundings: str) -> None:
         run("mknod", "-m", "0666", daemon.plain / "null", "c", "1", "3")
         command = [sys.executable, "-m", "tools.cli", "mount", str(daemon.mountpoint), "--state", str(daemon.state)]
         done = subprocess.run(
-            ["unshare", "-m", "sh", "-ec", f'{change}; exec "$@"', "sh", *command],
+            ["unshare", "-m", "--propagation", "slave", "sh", "-ec", f'{change}; exec "$@"', "sh", *command],
             env=os.environ | {"FUSEFS_SOCKET": str(daemon.socket), "DEV": str(daemon.plain)},
             cwd=Path(__file__).parents[2],
             capture_output=True,

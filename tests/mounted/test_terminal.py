@@ -92,6 +92,7 @@ def test_control_z_stops_and_fg_goes_on(typist: Typist, turn: dict[str, Any]) ->
     typist.sees("ready\n")
     typist.types("\x1a")
     typist.sees("Stopped")
+    typist.sees("typist> ")
     typist.types("fg\n")
     typist.sees(turn["turn"])  # the shell tells what goes on
     typist.types("yes\n")
@@ -109,6 +110,7 @@ def test_a_shell_in_a_call_has_its_own_job_control(typist: Typist, turn: dict[st
     typist.sees("running\n")
     typist.types("\x1a")
     typist.sees("Stopped")
+    typist.sees("inner> ")
     typist.types("kill -9 %1; fg; exit 7\n")
 
     typist.sees("status=7\n")

@@ -187,7 +187,7 @@ def test_it_is_empty_through_a_bind_mount_too(turn: Giving, tmp_path: Path) -> N
         f' ls -A "{tmp_path}/outbox"; stat -c %s "{tmp_path}/outbox/a.csv"; cat "{tmp_path}/outbox/a.csv"'
     )
     with subprocess.Popen(
-        ["unshare", "-m", "sh", "-c", program],
+        ["unshare", "-m", "--propagation", "slave", "sh", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
