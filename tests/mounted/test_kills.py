@@ -60,8 +60,9 @@ class Turn:
         assert tree_of(self._files) == self._expected
         assert holds_within(20, lambda: not self.orphans()), self.orphans()
         assert holds_within(60, lambda: not os.listdir(self._hidden)), os.listdir(self._hidden)  # nor any number
-        os.sync()
-        assert charged(self.workspace) == walked(self.backing)
+        os.sync()  # ext4 may give an index block back, which is seen when the file is looked at again
+        same = holds_within(60, lambda: charged(self.workspace) == walked(self.backing))
+        assert same, (charged(self.workspace), walked(self.backing))
 
 
 @pytest.fixture(scope="module")
