@@ -207,7 +207,7 @@ class Reader:
             except OSError as error:
                 if error.errno != errno.EOPNOTSUPP or not self._flags:
                     raise
-                if not _is_memory(descriptor):
+                if not is_memory(descriptor):
                     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
                 self._flags = 0  # tmpfs knows no RWF_NOWAIT, and never waits either
                 continue
@@ -217,7 +217,7 @@ class Reader:
         return buffer[:got]
 
 
-def _is_memory(descriptor: int) -> bool:
+def is_memory(descriptor: int) -> bool:
     """Whether a file lies on tmpfs (statfs(2), f_type, which os.fstatvfs does not tell)."""
     answer = (ctypes.c_long * 32)()
     return not _libc.fstatfs(descriptor, answer) and answer[0] == _TMPFS

@@ -20,11 +20,11 @@ Reply: TypeAlias = bytes | memoryview
 
 
 class Later(Generic[Answer]):
-    """The answer of a request that waits for something; `wait` waits, and gives it."""
+    """The answer of a request that waits for something; `wait` waits, and gives it, or what is next waited for."""
 
     __slots__ = ("wait",)
 
-    def __init__(self, wait: Callable[[], Awaitable[Answer]]) -> None:
+    def __init__(self, wait: "Callable[[], Awaitable[Answer | Later[Answer]]]") -> None:
         self.wait = wait
 
 

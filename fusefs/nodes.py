@@ -164,8 +164,8 @@ class WritableHandle(Handle):
         """Write what fits, and return how many bytes that was. Raises LimitReached where fewer than `at_least` fit."""
 
     @abstractmethod
-    def sync(self, data_only: bool) -> Callable[[], None]:
-        """A call that makes the backing file durable, for a worker thread."""
+    def sync(self, data_only: bool) -> Callable[[], None] | None:
+        """A call that makes the backing file durable, for a worker thread; None where it is as durable as it gets."""
 
     @abstractmethod
     def synced(self) -> None:
@@ -271,8 +271,8 @@ class Directory(Node):
         """The entries after `cookie`, which 0 comes before. Cookies stay right while entries come and go."""
 
     @abstractmethod
-    def sync(self) -> Callable[[], None]:
-        """A call that makes the directory durable, for a worker thread."""
+    def sync(self) -> Callable[[], None] | None:
+        """A call that makes the directory durable, for a worker thread; None where it is as durable as it gets."""
 
     forgets_missing_names = False
     """Whether the kernel must ask again for a name that did not exist."""

@@ -237,14 +237,23 @@ class Operations:
         return _DONE
 
     @mindful_handler
-    def fsync(self, fh: int, data_only: bool) -> Later[bytes]:
-        return Later(partial(self._sync, fh, data_only))
+    def fsync(self, fh: int, data_only: bool) -> bytes | Later[bytes]:
+        if self.careful:
+            return Later(partial(self._sync_carefully, fh, data_only))
+        return self._synced(self.files.live(fh), data_only)
 
-    async def _sync(self, fh: int, data_only: bool) -> bytes:
-        handle = await self._file(fh)
-        if isinstance(handle, WritableHandle):
-            await self._in_thread(handle.realm, handle.sync(data_only))
-            await on_behalf_of(handle.realm, handle.synced)
+    async def _sync_carefully(self, fh: int, data_only: bool) -> bytes | Later[bytes]:
+        return self._synced(await self._file(fh), data_only)
+
+    def _synced(self, handle: Handle, data_only: bool) -> bytes | Later[bytes]:
+        if isinstance(handle, WritableHandle) and (call := handle.sync(data_only)) is not None:
+            return Later(partial(self._sync, handle.realm, call, handle.synced))
+        return _DONE
+
+    async def _sync(self, realm: Realm, call: Callable[[], None], synced: Callable[[], None] | None = None) -> bytes:
+        await self._in_thread(realm, call)
+        if synced is not None:
+            await on_behalf_of(realm, synced)
         return _DONE
 
     @handler
@@ -276,13 +285,10 @@ class Operations:
         return _DONE
 
     @handler
-    def fsyncdir(self, nodeid: int) -> Later[bytes]:
+    def fsyncdir(self, nodeid: int) -> bytes | Later[bytes]:
         directory = self.inodes.directory(nodeid)
-        return Later(partial(self._sync_directory, directory.realm, directory.sync()))
-
-    async def _sync_directory(self, realm: Realm, call: Callable[[], None]) -> bytes:
-        await self._in_thread(realm, call)
-        return _DONE
+        call = directory.sync()
+        return _DONE if call is None else Later(partial(self._sync, directory.realm, call))
 
     @mindful_handler
     def statfs(self, nodeid: int, pid: int) -> bytes:

@@ -128,8 +128,8 @@ class FixedDirectory(FixedNode, Directory):
                 there.append(Listed(self._cookies[name], name, node, node.attributes()))
         return (each for each in there if each.cookie > cookie)
 
-    def sync(self) -> Callable[[], None]:
-        return lambda: None
+    def sync(self) -> None:
+        return None
 
 
 class TurnDirectory(FixedDirectory):

@@ -183,8 +183,8 @@ class Folder(ContextNode, Directory):
         """
         return listed(self, cookie, self, self.parent)
 
-    def sync(self) -> Callable[[], None]:
-        return lambda: None
+    def sync(self) -> None:
+        return None
 
     def visible(self, count: int) -> Iterator[tuple[bytes, Node]]:
         """What may be seen in it, names and nodes, the first so many left out.
@@ -244,5 +244,5 @@ class Edition(Directory, ContextNode):
         rest = listed(folder, cookie & (1 << _SHIFT) - 1, self, self.parent)
         return (each._replace(cookie=first | each.cookie) for each in rest)
 
-    def sync(self) -> Callable[[], None]:
-        return lambda: None
+    def sync(self) -> None:
+        return None

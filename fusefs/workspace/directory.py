@@ -94,7 +94,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
     def entries(self, cookie: int) -> Iterator[Listed]:
         return listing.entries(self, cookie)
 
-    def sync(self) -> Callable[[], None]:
+    def sync(self) -> Callable[[], None] | None:
         return listing.sync(self)
 
     def _did(self, op: Op, name: bytes, to: bytes | None = None) -> None:

@@ -27,8 +27,10 @@ def entries(directory: "WorkspaceDirectory", cookie: int) -> Iterator[Listed]:
         disk.close(descriptor)
 
 
-def sync(directory: "WorkspaceDirectory") -> Callable[[], None]:
+def sync(directory: "WorkspaceDirectory") -> Callable[[], None] | None:
     """A call that makes a directory durable, for a worker thread. Raises OSError."""
+    if directory.realm.in_memory:
+        return None
     descriptor = backing.open_listing(directory.descriptor())
     try:
         return backing.in_thread(descriptor, os.fsync)

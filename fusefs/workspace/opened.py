@@ -128,7 +128,9 @@ class WriteHandle(ReadHandle, WritableHandle):
             workspace.admit(self._growth(offset, len(data), goes_on), 0, self.file)
         return data[:count]
 
-    def sync(self, data_only: bool) -> Callable[[], None]:
+    def sync(self, data_only: bool) -> Callable[[], None] | None:
+        if self.realm.in_memory:
+            return None
         return backing.in_thread(self.descriptor, os.fdatasync if data_only else os.fsync)
 
     def synced(self) -> None:

@@ -48,7 +48,7 @@ class Workspace(Realm):
 
     `nodeid` is the number of its root, which stays when the turn is emptied, whatever directory is behind it;
     `descriptor` is the backing directory's, which the workspace closes in the end; `block` is the unit in which its
-    filesystem allocates (bytes).
+    filesystem allocates (bytes), which may be `in_memory`.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self.in_memory = backing.is_memory(descriptor)
         self.makes_bare = _gives_no_attributes(descriptor)
         self._shared = shared
         self.court = shared.court
