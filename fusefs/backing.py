@@ -153,6 +153,11 @@ def discard_content(descriptor: int) -> None:
         disk.truncate(path, 0)
 
 
+def inherited_group(st: os.stat_result) -> int:
+    """The group that what is made in a directory takes from it; -1 where that is the caller's own."""
+    return st.st_gid if st.st_mode & stat.S_ISGID else -1
+
+
 def charged_bytes(st: os.stat_result) -> int:
     """What an inode's content is charged with: the allocated blocks of a regular file, nothing for the rest."""
     return st.st_blocks * BLOCK_BYTES if stat.S_ISREG(st.st_mode) else 0

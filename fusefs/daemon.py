@@ -88,6 +88,7 @@ def serve(settings: Settings, inherited: Inherited, ready: Ready) -> None:
         careful=set(),
         most_opened=descriptors // 4,
         court=Court(os.getpid()),
+        resumed=inherited.resumed,
     )
     layout = Layout(settings.state)
     path = layout.journal
@@ -135,8 +136,8 @@ async def _serve(
     done = OperationLog(records, configuration.operations, configuration.operation_retention_days, ledger.counts)
     refused, refusals = trio.open_memory_channel[Refusal](math.inf)
     answering = space.answering(kernel.device_number, accounts)
-    operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering)
     notifications = Notifications(kernel.device)
+    operations = Operations(inodes, shared.table, shared.in_hand, shared.careful, answering, notifications)
     surfaces = Surfaces(shared, operations, notifications, operators)
     retention = Retention(configuration.context_generations, configuration.context_retention_days)
     info = partial(_info, settings, inherited, shared.careful, time.monotonic())

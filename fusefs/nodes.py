@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import trio
 
     from fusefs.careful import Careful
+    from fusefs.kernel_copy import Copy
 
 
 class Capability(ABCMeta):
@@ -258,9 +259,10 @@ class WritableFile(File, WritableNode):
 
 
 class Directory(Node):
-    """A directory that can be read."""
+    """A directory that can be read. `copy` is what is known of the kernel's copy of its listing, if it must be."""
 
     __slots__ = ()
+    copy: "Copy | None" = None
 
     @abstractmethod
     def lookup(self, name: bytes) -> tuple[Node, Attributes]:

@@ -20,7 +20,9 @@ from fusefs.handlers import Later, Reply, changing, file_handler, handler, mindf
 from fusefs.handles import Handles
 from fusefs.in_hand import InHand
 from fusefs.inodes import Inodes
+from fusefs.listings import Listings
 from fusefs.nodes import Attributes, Caller, Change, Handle, Lacking, Node, Realm, WritableHandle
+from fusefs.notifications import Notifications
 from fusefs.recorder import Recorder
 from fusefs.table import Opened, Table
 from policy.refusals import ReadOnly
@@ -31,7 +33,6 @@ Answer = TypeVar("Answer")
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _DONE = b""
-_DOTS = (b".", b"..")
 
 
 class Operations:
@@ -47,6 +48,7 @@ class Operations:
         in_hand: InHand,
         careful: Collection[Careful],
         space: Callable[[int], Space],
+        notifications: Notifications,
     ) -> None:
         self.files = Handles(remembered, self._reopened)
         self.inodes = inodes
@@ -54,6 +56,7 @@ class Operations:
         self.careful = careful
         self.recorder = Recorder()
         self._space = space
+        self._listings = Listings(inodes, notifications.forget_inodes, self._in_thread)
 
     async def _in_thread(self, realm: Realm, call: Callable[[], Answer]) -> Answer:
         return await trio.to_thread.run_sync(call, limiter=realm.waits)
@@ -263,22 +266,8 @@ class Operations:
         return answers.OPEN_DIRECTORY
 
     @handler
-    def readdir(self, nodeid: int, cookie: int, size: int) -> bytes:
-        told, room = list[bytes](), size
-        try:
-            for each in self.inodes.directory(nodeid).entries(cookie):
-                entry = answers.listed(each)
-                room -= len(entry)
-                if room < 0:
-                    self.inodes.forget(each.node.nodeid, 0)  # it was made known for this reply only
-                    break
-                told.append(entry)
-                if each.name not in _DOTS:  # the kernel counts no lookup of these
-                    each.node.lookups += 1
-        except OSError:
-            if not told:  # else the kernel asks on from there, and is told then
-                raise
-        return b"".join(told)
+    def readdir(self, nodeid: int, cookie: int, size: int) -> bytes | Later[bytes]:
+        return self._listings.read(self.inodes.directory(nodeid), cookie, size)
 
     @mindful_handler
     def releasedir(self, nodeid: int) -> bytes:

@@ -143,6 +143,8 @@ class Surfaces:
         """Have the kernel drop what it has cached of a turn that was closed."""
         key = record.key.encode()
         await trio.to_thread.run_sync(self._notifications.forget_entry, self._turns.nodeid, key)
+        name = _status_name(record.key)
+        await trio.to_thread.run_sync(self._notifications.forget_entry, self._status_turns.nodeid, name)
         number = _number(record.key)
         await self._forget([turn_nodeid(number, place) for place in _PLACES], workspace)
 

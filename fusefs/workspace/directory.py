@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from fusefs import backing, disk
+from fusefs.kernel_copy import Copy
 from fusefs.nodes import (
     Attributes,
     Caller,
@@ -41,14 +42,16 @@ class WorkspaceDirectory(Entry, WritableDirectory):
     keeps it known as long as there are any; `group` is what new entries inherit from a set-gid directory, or -1.
     """
 
-    __slots__ = ("children", "group", "open_descriptor")
+    __slots__ = ("children", "copy", "group", "open_descriptor")
+    copy: Copy
 
     def __init__(
         self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory | None", name: bytes
     ) -> None:
         self.children = 0
         self.open_descriptor = -1
-        self.group = _inherited_group(st)
+        self.copy = Copy(not workspace.resumed)
+        self.group = backing.inherited_group(st)
         super().__init__(workspace, st, parent or self, name)
 
     def descriptor(self) -> int:
@@ -83,7 +86,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
 
     def change(self, change: Change, caller: Caller, handle: Handle | None) -> os.stat_result:
         st = super().change(change, caller, handle)
-        self.group = _inherited_group(st)
+        self.group = backing.inherited_group(st)
         return st
 
     def lookup(self, name: bytes) -> tuple[Entry, Attributes]:
@@ -173,6 +176,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         if not isinstance(node, Entry) or node.realm is not self.realm:
             raise CrossesTurns
         self.realm.admit(NAME_BYTES, 0, self, name)
+        self.copy.grown = True
         self.realm.account.settle(NAME_BYTES, 0)  # before it is made: in a careful turn that may take its time
         try:
             self.descriptor()
@@ -234,6 +238,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         st = backing.stat_at(here, name)
         replaced = backing.stat_if_there(there, new_name)
         directory.check_kind(st.st_mode)
+        directory.copy.grown = True
         if replaced is not None and flags & backing.RENAME_EXCHANGE:
             self.check_kind(replaced.st_mode)
         for moving in (st, replaced):
@@ -289,6 +294,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         """Make an entry, charge it, and give it to the caller; where that fails, unmake it."""
         check_name(name)
         self.realm.admit(NAME_BYTES, 1, self, name)
+        self.copy.grown = True
         self.realm.account.settle(NAME_BYTES, 1)  # before it is made: in a careful turn that may take its time
         try:
             here = self.descriptor()
@@ -324,7 +330,3 @@ class WorkspaceDirectory(Entry, WritableDirectory):
         if mode & backing.SET_ID:  # which chown(2) has cleared
             disk.chmod(name, stat.S_IMODE(mode), dir_fd=here)
         return True
-
-
-def _inherited_group(st: os.stat_result) -> int:
-    return st.st_gid if st.st_mode & stat.S_ISGID else -1

@@ -16,7 +16,7 @@ class Shared:
     """It is the same for each of them.
 
     `court` judges files of outboxes; `careful` are those of them that are; `most_opened` is how much one of them may
-    have open at once.
+    have open at once; `resumed` tells whether an earlier worker has served them.
     """
 
     inodes: Inodes
@@ -27,3 +27,4 @@ class Shared:
     careful: set[Careful]
     most_opened: int
     court: Court
+    resumed: bool = False

@@ -71,6 +71,7 @@ class Workspace(Realm):
         self.table = shared.table
         self.block = os.fstatvfs(descriptor).f_frsize
         self.daemon_uid, self.daemon_gid = os.geteuid(), os.getegid()
+        self.resumed = shared.resumed
         self.in_memory = backing.is_memory(descriptor)
         self.makes_bare = _gives_no_attributes(descriptor)
         self._shared = shared

@@ -18,6 +18,16 @@ def fallocate(descriptor: int, mode: int, offset: int, length: int) -> None:
     _call("fallocate", descriptor, mode, ctypes.c_long(offset), ctypes.c_long(length))
 
 
+def getdents(folder: int, length: int) -> bytes:
+    """What one getdents64(2) with a buffer of this length answers."""
+    buffer = ctypes.create_string_buffer(length)
+    told = ctypes.CDLL(None, use_errno=True).getdents64(folder, buffer, ctypes.c_size_t(length))
+    if told < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return buffer.raw[:told]
+
+
 def _call(name: str, *arguments: object) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) != 0:

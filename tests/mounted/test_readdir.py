@@ -1,11 +1,14 @@
 """Listing folders while their entries come and go."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.mounted.compare import Places, same_outcome, same_tree
+from tests.mounted.harness import Daemon
+from tests.mounted.libc import getdents
 from tests.mounted.processes import other_processes
 
 MANY = 2_000
@@ -105,3 +108,64 @@ def test_inode_numbers_are_those_of_stat(workspace: Path, count: int) -> None:
         listed = {entry.name: entry.inode() for entry in entries}
     assert listed == {name: os.lstat(workspace / "folder" / name).st_ino for name in listed}
     assert len(set(listed.values())) == count
+
+
+def read_on(folder: int, length: int) -> list[bytes]:
+    """The names that one getdents64(2) with a buffer of this length tells; none at the end."""
+    raw, names, at = getdents(folder, length), [], 0
+    while at < len(raw):
+        size = int.from_bytes(raw[at + 16 : at + 18], "little")
+        names.append(raw[at + 19 : at + size].split(b"\0")[0])
+        at += size
+    return names
+
+
+def read_rest(folder: int) -> list[bytes]:
+    return [name for names in iter(lambda: read_on(folder, 32768), []) for name in names]
+
+
+def test_no_entry_is_missing_whoever_else_lists_and_stops(places: Places) -> None:
+    """The kernel keeps a copy of a listing, and completes one that was left half read before entries came."""
+    for place in places.both():
+        folder = place / "folder"
+        folder.mkdir()
+        opened: list[int] = []
+
+        def begin(folder: Path = folder, opened: list[int] = opened) -> int:
+            opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+            return opened[-1]
+
+        for number in range(300):
+            (folder / f"f{number}").touch()
+        half = begin()
+        for _ in range(2):
+            assert read_on(half, 4096)
+        for number in range(100):
+            (folder / f"new{number}").touch()
+        later = begin()
+        seen = read_on(later, 600)
+        everything = read_rest(begin())
+        seen += read_rest(later)
+
+        assert len(everything) == len(set(everything)) == 402
+        assert sorted(seen) == sorted(everything)
+        assert set(read_rest(begin())) == set(everything)
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def test_listings_are_whole_after_a_worker_died_in_one(daemon: Daemon) -> None:
+    workspace = Path(daemon.begin()["workspace"])
+    for number in range(300):
+        (workspace / f"old{number}").touch()
+    half, later = (os.open(workspace, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2))
+    assert read_on(half, 4096)
+    (workspace / "before").touch()
+    os.kill(daemon.status()["pid"], signal.SIGKILL)
+    seen = read_on(later, 600)
+    read_rest(half)
+    seen += read_rest(later)
+
+    assert len(seen) == len(set(seen)) == 303
+    os.close(half)
+    os.close(later)
