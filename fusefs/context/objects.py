@@ -10,13 +10,14 @@ Everything is opened O_RDONLY and O_NOFOLLOW below a directory descriptor. All o
 import errno
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 from fusefs.context.trees import MOST_BYTES, Tree, digest_of
 from policy.refusals import NotATree
 
 FILES, FOLDERS, INCOMING = "files", "folders", "incoming"
-_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # of a FIFO in its place nobody is to wait
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 1 << 20
 
@@ -66,10 +67,7 @@ class Objects:
 
     def folder(self, digest: bytes) -> Tree:
         """A folder's object, checked against its digest. Raises Damaged, also where it is not there; OSError."""
-        try:
-            descriptor = os.open(name_of(digest), _READING, dir_fd=self.folders)
-        except FileNotFoundError:
-            raise Damaged(digest, "it is not there") from None
+        descriptor = _opened(self.folders, digest)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             data = file.read(MOST_BYTES + 1)
         if digest_of(data) != digest:
@@ -81,10 +79,7 @@ class Objects:
 
     def open(self, digest: bytes) -> int:
         """A descriptor of a file's content. Raises Damaged where it is not there; OSError."""
-        try:
-            return os.open(name_of(digest), _READING, dir_fd=self.files)
-        except FileNotFoundError:
-            raise Damaged(digest, "it is not there") from None
+        return _opened(self.files, digest)
 
     @staticmethod
     def check(descriptor: int, digest: bytes, size: int) -> None:
@@ -96,3 +91,19 @@ class Objects:
             length += len(piece)
         if length != size or found.digest() != digest:
             raise Damaged(digest, "its content is another one")
+
+
+def _opened(place: int, digest: bytes) -> int:
+    """A descriptor of an object. Raises Damaged where there is none, or something else in its place; OSError."""
+    try:
+        descriptor = os.open(name_of(digest), _READING, dir_fd=place)
+    except FileNotFoundError:
+        raise Damaged(digest, "it is not there") from None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a symbolic link, or a socket
+            raise
+        raise Damaged(digest, "it is no regular file") from None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise Damaged(digest, "it is no regular file")
