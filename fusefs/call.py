@@ -3,6 +3,7 @@
 import logging
 import time
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,11 +13,13 @@ import trio
 
 from fusefs.accounting import Tally, TurnAccount
 from fusefs.call_messages import BeginCall
+from fusefs.call_rows import result_of
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
+from fusefs.operation_kinds import Op
 from fusefs.operation_log import TurnLog, command_line
 from fusefs.processes import Identity, Process
-from policy.refusals import CallConflict
+from policy.refusals import CallConflict, NoSuchProcess, NotPermitted
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +75,12 @@ class Call:
         known_by = KnownBy(record.known_by or KnownBy.PROCESSES)
         return cls(record, turn, process, grip_again(known_by, record.place, process, marks))
 
+    def put_down_end(self) -> None:
+        """Put down in the log of operations how it ended, where its command is known."""
+        record = self.record
+        if self.log is not None and record.command is not None:
+            self.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
+
     def may_have_processes(self) -> bool:
         """Whether any may be left; it may wait, so it is for a worker thread."""
         return self.grip is not None and not self.grip.is_empty()
@@ -82,6 +91,22 @@ class Call:
             return
         if not await trio.to_thread.run_sync(partial(self.grip.stop, until, with_turn=with_turn)):
             log.error("call %s: some of its processes do not end", self.record.id)
+
+
+async def process_of(pid: int, owner: int, asker_uid: int, spared: Collection[int]) -> Process:
+    """A process that the asker may have killed, for a turn of that owner; those that are `spared` nobody may.
+
+    Raises NoSuchProcess, NotPermitted.
+    """
+    try:
+        process = await trio.to_thread.run_sync(Process, pid)
+    except ProcessLookupError:
+        raise NoSuchProcess(pid) from None
+    allowed = asker_uid == 0 or process.facts.uid == asker_uid or process.facts.uid == owner != 0
+    if allowed and pid not in spared:
+        return process
+    process.close()
+    raise NotPermitted(f"process {pid} is neither yours nor the turn's" if not allowed else f"not process {pid}")
 
 
 def new_call(request: BeginCall, key: str, *, with_command: bool) -> CallRecord:
