@@ -127,6 +127,41 @@ def test_a_journal_that_takes_nothing_stops_no_event_and_gets_it_later(caplog: p
     assert caplog.text.count("disk is full") == 1
 
 
+def test_an_id_that_was_told_is_not_given_again_by_the_next_worker() -> None:
+    records = old(1, 2)
+    records.error = "disk is full"
+    first = Events(records)
+    first.tell(Kind.PUBLISHED, generation=1)
+    first.close()
+    assert ids(first) == [1, 2, 3]
+    records.error = None
+
+    second = Events(records)
+    second.tell(Kind.PUBLISHED, generation=2)
+    second.close()
+
+    assert ids(second, since=2) == [4]
+
+
+def test_an_event_of_which_nothing_can_be_kept_is_told_once_it_can_be() -> None:
+    async def main() -> None:
+        records = FakeRecords()
+        records.error, records.marked = "disk is full", None
+        events = Events(records)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(events.keep)
+            events.tell(Kind.PUBLISHED, generation=1)
+            await trio.sleep(20)
+            assert ids(events) == []
+            records.error = None
+            assert [event.id for event in await events.after(0)] == [1]
+            await trio.sleep(20)
+            assert trio.lowlevel.current_statistics().seconds_to_next_deadline == inf
+            nursery.cancel_scope.cancel()
+
+    run_mocked(main)
+
+
 @pytest.mark.parametrize("facts", [{}, {"generation": "none"}, {"generation": 1, "other": 2}, {"generation": object()}])
 def test_what_is_no_event_is_logged_and_harms_nobody(facts: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     events = Events(FakeRecords())
