@@ -101,6 +101,9 @@ class Events(Protocol):
     def since(self, id: int) -> Sequence[Told]:
         """The latest events after the one of this id."""
 
+    def seen_by(self, id: int) -> int:
+        """The id to go on from for a reader that says it has seen this one."""
+
     async def after(self, id: int) -> Sequence[Told]:
         """The same, but at least one: it waits for that."""
 
@@ -250,8 +253,11 @@ EVENT_STREAM = {
 def _add_events(app: FastAPI, events: Events) -> None:
     @app.get("/v1/events", tags=["inspection"], response_class=Response, responses={200: EVENT_STREAM})
     async def list_events(since: EventId = None, last_event_id: LastEventId = None, follow: Follow = False) -> Response:
-        """The latest events, at most 1,000, oldest first. Last-Event-ID counts before `since`."""
-        after = last_event_id or since or 0
+        """The latest events, at most 1,000, oldest first. Last-Event-ID counts before `since`.
+
+        After an id that is still to come there are none yet; for a Last-Event-ID of another state directory, all.
+        """
+        after = events.seen_by(last_event_id) if last_event_id else since or 0
         if follow:
             return event_stream.stream(events.after, after)
         return event_stream.backlog(events.since(after))

@@ -107,13 +107,15 @@ class Events:
         self._more_to_tell.set()
 
     def since(self, id: int) -> Sequence[Told]:
-        """The events after the one of this id, oldest first, of the latest 1,000; all for an id still to come.
-
-        Such an id is of another state directory.
-        """
-        if self._told and id > self._told[-1].id:
-            id = 0
+        """The events after the one of this id, oldest first, of the latest 1,000; none for an id still to come."""
         return [*takewhile(lambda event: event.id > id, reversed(self._told))][::-1]
+
+    def seen_by(self, id: int) -> int:
+        """The id to go on from for a reader that says it has seen this one: 0 for an id still to come.
+
+        Such a reader has seen those of another state directory.
+        """
+        return id if id <= self._last_id else 0
 
     async def after(self, id: int) -> Sequence[Told]:
         """The same, but at least one: it waits for that."""

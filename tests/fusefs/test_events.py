@@ -91,8 +91,13 @@ def test_ids_go_on_after_those_of_an_earlier_worker() -> None:
     assert ids(Events(records)) == [7, 8, 9]
 
 
-def test_an_id_of_another_state_directory_is_answered_with_all() -> None:
-    assert ids(Events(old(1, 2)), since=500) == [1, 2]
+@pytest.mark.parametrize(("since", "found"), [(1, [2]), (2, []), (3, []), (500, [])])
+def test_nothing_is_after_an_id_that_is_still_to_come(since: int, found: list[int]) -> None:
+    assert ids(Events(old(1, 2)), since=since) == found
+
+
+def test_who_has_seen_an_id_of_another_state_directory_has_seen_nothing() -> None:
+    assert [Events(old(1, 2)).seen_by(id) for id in (1, 2, 3, 500)] == [1, 2, 0, 0]
 
 
 def test_the_latest_are_in_memory() -> None:
