@@ -96,7 +96,8 @@ class Calls:
                     process.close()
                 raise
             self._keep(call)
-            self._events.tell(Kind.CALL_BEGUN, **turn.record.names, call=call.record.id, pid=call.record.pid)
+            if live is None:
+                self._events.tell(Kind.CALL_BEGUN, **turn.record.names, call=call.record.id, pid=call.record.pid)
             return call.record
 
     async def _hold(self, call: Call, process: Process | None, *, is_new: bool) -> None:
