@@ -10,9 +10,11 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import trio
@@ -46,7 +48,8 @@ AT_ONCE = 100
 class Taken(NamedTuple):
     """What came of an outbox: the files that were kept, what to say of all, and what is to be taken out.
 
-    `settled` are the verdicts on all, `told` those on what is named one by one; `folder` is where the kept files lie.
+    `settled` are the verdicts on all, `told` those on what is named one by one, `news` how many there are of each that
+    the rules had not told before; `folder` is where the kept files lie.
     """
 
     attachments: Sequence[AttachmentRecord] = ()
@@ -54,6 +57,7 @@ class Taken(NamedTuple):
     leaving: Sequence[Found] = ()
     settled: Sequence[tuple[bytes, Judged]] = ()
     told: Sequence[tuple[bytes, Judged]] = ()
+    news: Mapping[str, int] = MappingProxyType({})
     folder: Path | None = None
 
     @property
@@ -118,7 +122,9 @@ class Taking:
         except OSError as error:
             log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
             return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
-        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled, frozen.told, folder)
+        verdicts = ((name, judged.verdict) for name, judged in frozen.settled)
+        news = Counter(verdict.verdict.value for name, verdict in verdicts if outbox.is_news(name, verdict))
+        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled, frozen.told, news, folder)
 
     @staticmethod
     def give_up(taken: Taken) -> None:
@@ -137,6 +143,7 @@ class Taking:
 
     def tell(self, turn: TurnRecord, log_of_turn: TurnLog | None, call: str, taken: Taken) -> None:
         """Tell what came of an outbox, once the end of the call is recorded; `log_of_turn` has it, too."""
+        self._events.verdicts.update(taken.news)
         untold = len(taken.settled) - len(taken.told)
         for number, (name, judged) in enumerate(taken.told, 1):
             verdict = judged.verdict
