@@ -64,7 +64,7 @@ class Turns(Protocol):
     async def end_again(self, turn: str) -> TurnRecord:
         """The same, where it may have ended by an earlier request."""
 
-    async def empty(self, turn: str) -> views.LiveTurn:
+    async def empty(self, turn: str, peer_uid: int) -> views.LiveTurn:
         """Empty the workspace of a live turn."""
 
     async def change_turn_disk(
@@ -194,9 +194,9 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
         return views.limits_changed(view(changed), wrong)
 
     @app.post("/v1/turns/{turn}/empty", tags=["turns"])
-    async def empty_turn(turn: TurnPath) -> TurnView:
+    async def empty_turn(turn: TurnPath, peer: AskingPeer) -> TurnView:
         """Empty a turn's workspace: what was in it is gone at once, for everyone. Its calls go on."""
-        return view(await turns.empty(turn))
+        return view(await turns.empty(turn, peer.uid))
 
 
 def _add_calls(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]) -> None:

@@ -15,6 +15,7 @@ from fusefs.handed_over import HandedOver
 from fusefs.in_the_end import in_the_end
 from fusefs.journal import AttachmentRecord, CallRecord, JournalUnusable, TurnRecord
 from fusefs.messages import BeginTurn
+from fusefs.operation_kinds import FUSEFS, asker
 from fusefs.turn import Refusal, Turn
 from fusefs.turns import Turns
 from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnOver
@@ -104,9 +105,9 @@ class Lives:
         await self._calls.turn_over(ending)
         return record
 
-    async def empty(self, turn: str) -> Turn:
-        """Empty a turn's workspace; its calls go on. Raises what Turns.empty does."""
-        return await self._turns.empty(turn)
+    async def empty(self, turn: str, peer_uid: int) -> Turn:
+        """Empty a turn's workspace for whoever asks; its calls go on. Raises what Turns.empty does."""
+        return await self._turns.empty(turn, asker(peer_uid))
 
     async def change_turn_disk(self, turn: str, turn_disk: int, *, force: bool) -> tuple[Turn, LimitUnderUse | None]:
         """Give a live turn another limit; raises what Turns.change_turn_disk does."""
@@ -157,7 +158,7 @@ class Lives:
 
     async def _empty_in_the_end(self, key: str) -> None:
         with suppress(NoSuchTurn, TurnOver):
-            await in_the_end(lambda: self._turns.empty(key), f"turn {key} cannot be emptied for now")
+            await in_the_end(lambda: self._turns.empty(key, FUSEFS), f"turn {key} cannot be emptied for now")
 
     def recover(self) -> None:
         """Go on with what an earlier worker was at."""

@@ -104,10 +104,11 @@ class Turns(TakenUp):
         self._nursery.start_soon(self._free, record, ending.workspace, tree, held, is_recorded)
         return record
 
-    async def empty(self, turn: str) -> Turn:
+    async def empty(self, turn: str, who: str) -> Turn:
         """Empty a turn's workspace: what was in it is gone at once for everyone, its bytes are freed in the background.
 
-        Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new directories.
+        `who` is for the log of operations. Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new
+        directories.
         """
         found = await self.find(turn)
         await found.counted.wait()
@@ -119,7 +120,7 @@ class Turns(TakenUp):
             self._accounts.put_down(live.record.agent, tree.name, held)
             self._live[live.record.key] = fresh = replace(live, workspace=workspace)
             if workspace.log is not None:
-                workspace.log.add(Op.EMPTY, b".", who="fusefs")
+                workspace.log.add(Op.EMPTY, b".", who=who)
             names = live.record.names
             self._events.tell(Kind.EMPTIED, **names, freed_bytes=held.bytes, freed_inodes=held.inodes)
             kept = partial(self._journal.emptied, live.record.key)
