@@ -16,6 +16,7 @@ from fusefs import (
     accounting,
     control_operations,
     control_outbox,
+    empty_bodies,
     event_stream,
     problems,
     query_parameters,
@@ -143,7 +144,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(query_parameters.check)],
+        dependencies=[Depends(query_parameters.check), Depends(empty_bodies.check)],
         responses=problems.DESCRIBED,
     )
     problems.install(app)
