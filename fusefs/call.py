@@ -18,7 +18,7 @@ from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
 from fusefs.operation_kinds import Op
 from fusefs.operation_log import TurnLog, command_line
-from fusefs.processes import Identity, Process
+from fusefs.processes import Identity, KernelThread, Process
 from policy.refusals import CallConflict, NoSuchProcess, NotPermitted
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,8 @@ async def process_of(pid: int, owner: int, asker_uid: int, spared: Collection[in
     """
     try:
         process = await trio.to_thread.run_sync(Process, pid)
+    except KernelThread:
+        raise NotPermitted(f"process {pid} is a thread of the kernel; right: a process of the call") from None
     except ProcessLookupError:
         raise NoSuchProcess(pid) from None
     allowed = asker_uid == 0 or process.facts.uid == asker_uid or process.facts.uid == owner != 0
