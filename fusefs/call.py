@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import trio
 
 from fusefs.accounting import Tally, TurnAccount
-from fusefs.call_messages import BeginCall
+from fusefs.call_messages import BeginCall, EndCall
 from fusefs.call_rows import result_of
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
@@ -22,6 +22,9 @@ from fusefs.processes import Identity, KernelThread, Process
 from policy.refusals import CallConflict, NoSuchProcess, NotPermitted
 
 log = logging.getLogger(__name__)
+
+STOPS_WITHIN_S = 5.0
+"""How long the processes of a turn are waited for; one that a disk holds up cannot end before that lets it go."""
 
 
 class Turn(Protocol):
@@ -44,7 +47,8 @@ class Turn(Protocol):
 class Call:
     """A live call, or one that has ended while processes of it may be left.
 
-    `process` is the one that was named, `tally` what limits refused since it began, `log` where its end is put down.
+    `process` is the one that was named, `tally` what limits refused since it began, `log` where its end is put down;
+    `told` is what somebody has told of its end, where that could not be recorded yet.
     """
 
     record: CallRecord
@@ -53,6 +57,7 @@ class Call:
     grip: Grip | None = None
     tally: Tally = field(default_factory=Tally)
     log: TurnLog | None = None
+    told: EndCall | None = None
     watch: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def close(self) -> None:
@@ -91,6 +96,13 @@ class Call:
             return
         if not await trio.to_thread.run_sync(partial(self.grip.stop, until, with_turn=with_turn)):
             log.error("call %s: some of its processes do not end", self.record.id)
+
+
+async def stop_all(calls: Iterable[Call], *, with_turn: bool) -> None:
+    """Kill the processes of calls, and wait some seconds for their end; Grip.stop says the rest."""
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(call.stop, time.monotonic() + STOPS_WITHIN_S, with_turn)
 
 
 async def process_of(pid: int, owner: int, asker_uid: int, spared: Collection[int]) -> Process:

@@ -12,7 +12,7 @@ import trio
 
 from fusefs import views
 from fusefs.accounting import Refused
-from fusefs.call import Call, Turn, check_same, new_call, process_of
+from fusefs.call import Call, Turn, check_same, new_call, process_of, stop_all
 from fusefs.call_messages import BeginCall, EndCall, HowEnded
 from fusefs.event_schema import Kind
 from fusefs.events import Events
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 FORGOTTEN_AFTER_S = 5.0
 """How long after its process has gone a call ends by itself, where nobody has told its end."""
-STOPS_WITHIN_S = 5.0
-"""How long the processes of a turn are waited for; one that a disk holds up cannot end before that lets it go."""
 
 
 class Calls:
@@ -137,7 +135,8 @@ class Calls:
         with trio.CancelScope(shield=True):
             async with self._changing[call.record.turn]:
                 if self._live.get(call.record.id) is call:
-                    await self._end(call, HowEnded.EXITED, EndCall())
+                    how = HowEnded.EXITED if call.told is None else HowEnded.TOLD
+                    await self._end(call, how, call.told or EndCall())
 
     async def end(self, id: str, request: EndCall) -> CallRecord:
         """End a call; one that has ended already is answered the same. Raises NoSuchCall."""
@@ -145,6 +144,7 @@ class Calls:
         if live is not None:
             async with self._changing[live.record.turn]:
                 if self._live.get(id) is live:
+                    live.told = request  # also where the journal cannot take it now
                     return await self._end(live, HowEnded.TOLD, request)
         record = await trio.to_thread.run_sync(self._journal.call, id)
         if record is None:
@@ -159,7 +159,7 @@ class Calls:
     async def _end(self, call: Call, how: HowEnded, request: EndCall) -> CallRecord:
         tally = call.tally
         if request.stop or call.turn.has_outbox:  # nothing is taken of an outbox while somebody writes
-            await self._stop([call], with_turn=False)
+            await stop_all([call], with_turn=False)
         taken = await self._take(call)
         is_left = await trio.to_thread.run_sync(call.may_have_processes)
         record = replace(
@@ -251,7 +251,7 @@ class Calls:
         key = turn.record.key
         self._closed.add(key)
         async with self._changing[key]:
-            await self._stop(self._all_of(key), with_turn=True)
+            await stop_all(self._all_of(key), with_turn=True)
 
     async def turn_over(self, turn: Turn) -> None:
         """The turn has ended, and its calls with it."""
@@ -284,7 +284,7 @@ class Calls:
                 except JournalUnusable as error:
                     log.error("turn %s: a limit stops its calls, which the journal could not take: %s", key, error)
                     self._nursery.start_soon(self._record_stopped, self.of_turn(key), hit, time.time())
-            await self._stop(self._all_of(key), with_turn=True)
+            await stop_all(self._all_of(key), with_turn=True)
             self._forget(key, None if refused is None else refused.limit)
             await empty()
 
@@ -305,11 +305,6 @@ class Calls:
 
     def _all_of(self, key: str) -> list[Call]:
         return [call for call in (*self._live.values(), *self._left) if call.record.turn == key]
-
-    async def _stop(self, calls: Iterable[Call], *, with_turn: bool) -> None:
-        async with trio.open_nursery() as nursery:
-            for call in calls:
-                nursery.start_soon(call.stop, time.monotonic() + STOPS_WITHIN_S, with_turn)
 
     def recover(self, turns: Iterable[Turn]) -> None:
         """Take up the calls of live turns again, and what is left of ended ones; those of other turns are over."""

@@ -126,7 +126,7 @@ def test_a_call_whose_end_a_full_disk_does_not_take_stays_live_until_it_does() -
             assert fill_disk(turn.workspace / "big") == "ENOSPC"
             process.kill()
         with pytest.raises(Refused, match="full"):
-            client.end_call(call, EndCall())
+            client.end_call(call, EndCall(exit_status=7))
 
         assert holds_within(10, lambda: f"call {call} cannot be ended for now" in daemon.logged())
 
@@ -134,7 +134,8 @@ def test_a_call_whose_end_a_full_disk_does_not_take_stays_live_until_it_does() -
         assert daemon.status()["pid"] == pid
         (turn.workspace / "big").unlink()
         assert holds_within(10, lambda: client.show(turn.key).calls == [])
-        assert client.end_call(call, EndCall(exit_status=7)).how == "exited"
+        ended = client.end_call(call, EndCall())
+        assert (ended.how, ended.exit_status) == ("told", 7)
         assert daemon.status()["pid"] == pid
         assert daemon.logged().count("cannot be ended for now") == 1
 
