@@ -3,6 +3,7 @@
 import logging
 import time
 import uuid
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,14 +12,19 @@ from typing import Protocol, Self
 import trio
 
 from fusefs.accounting import Tally, TurnAccount
-from fusefs.call_messages import BeginCall
+from fusefs.call_messages import BeginCall, EndCall
+from fusefs.call_rows import result_of
 from fusefs.grips import Grip, KnownBy, Marks, grip_again
 from fusefs.journal import CallRecord, TurnRecord
+from fusefs.operation_kinds import Op
 from fusefs.operation_log import TurnLog, command_line
-from fusefs.processes import Identity, Process
-from policy.refusals import CallConflict
+from fusefs.processes import Identity, KernelThread, Process
+from policy.refusals import CallConflict, NoSuchProcess, NotPermitted
 
 log = logging.getLogger(__name__)
+
+STOPS_WITHIN_S = 5.0
+"""How long the processes of a turn are waited for; one that a disk holds up cannot end before that lets it go."""
 
 
 class Turn(Protocol):
@@ -41,7 +47,8 @@ class Turn(Protocol):
 class Call:
     """A live call, or one that has ended while processes of it may be left.
 
-    `process` is the one that was named, `tally` what limits refused since it began, `log` where its end is put down.
+    `process` is the one that was named, `tally` what limits refused since it began, `log` where its end is put down;
+    `told` is what somebody has told of its end, where that could not be recorded yet.
     """
 
     record: CallRecord
@@ -50,6 +57,7 @@ class Call:
     grip: Grip | None = None
     tally: Tally = field(default_factory=Tally)
     log: TurnLog | None = None
+    told: EndCall | None = None
     watch: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def close(self) -> None:
@@ -72,6 +80,12 @@ class Call:
         known_by = KnownBy(record.known_by or KnownBy.PROCESSES)
         return cls(record, turn, process, grip_again(known_by, record.place, process, marks))
 
+    def put_down_end(self) -> None:
+        """Put down in the log of operations how it ended, where its command is known."""
+        record = self.record
+        if self.log is not None and record.command is not None:
+            self.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
+
     def may_have_processes(self) -> bool:
         """Whether any may be left; it may wait, so it is for a worker thread."""
         return self.grip is not None and not self.grip.is_empty()
@@ -82,6 +96,31 @@ class Call:
             return
         if not await trio.to_thread.run_sync(partial(self.grip.stop, until, with_turn=with_turn)):
             log.error("call %s: some of its processes do not end", self.record.id)
+
+
+async def stop_all(calls: Iterable[Call], *, with_turn: bool) -> None:
+    """Kill the processes of calls, and wait some seconds for their end; Grip.stop says the rest."""
+    async with trio.open_nursery() as nursery:
+        for call in calls:
+            nursery.start_soon(call.stop, time.monotonic() + STOPS_WITHIN_S, with_turn)
+
+
+async def process_of(pid: int, owner: int, asker_uid: int, spared: Collection[int]) -> Process:
+    """A process that the asker may have killed, for a turn of that owner; those that are `spared` nobody may.
+
+    Raises NoSuchProcess, NotPermitted.
+    """
+    try:
+        process = await trio.to_thread.run_sync(Process, pid)
+    except KernelThread:
+        raise NotPermitted(f"process {pid} is a thread of the kernel; right: a process of the call") from None
+    except ProcessLookupError:
+        raise NoSuchProcess(pid) from None
+    allowed = asker_uid == 0 or process.facts.uid == asker_uid or process.facts.uid == owner != 0
+    if allowed and pid not in spared:
+        return process
+    process.close()
+    raise NotPermitted(f"process {pid} is neither yours nor the turn's" if not allowed else f"not process {pid}")
 
 
 def new_call(request: BeginCall, key: str, *, with_command: bool) -> CallRecord:

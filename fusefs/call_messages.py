@@ -133,7 +133,7 @@ class Operation(Answer):
         "command, of publish the org"
     )
     result: str = Field(description="ok, or what went wrong; of a verdict ok is kept, else the reason")
-    who: str = Field(description="program: the turn's; `uid N`: who asked by the control interface")
+    who: str = Field(description="program: the turn's; `uid N`: who asked by the control interface; fusefs: the daemon")
 
 
 MOST_PAGES = 5_000_000

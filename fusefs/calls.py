@@ -6,32 +6,30 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import trio
 
 from fusefs import views
 from fusefs.accounting import Refused
-from fusefs.call import Call, Turn, check_same, new_call
+from fusefs.call import Call, Turn, check_same, new_call, process_of, stop_all
 from fusefs.call_messages import BeginCall, EndCall, HowEnded
-from fusefs.call_rows import result_of
 from fusefs.event_schema import Kind
 from fusefs.events import Events
 from fusefs.grips import Marks, grip
-from fusefs.journal import CallRecord, Journal, JournalUnusable, TurnRecord
-from fusefs.operation_kinds import Op
+from fusefs.in_the_end import in_the_end, recorded, recorded_at_start
+from fusefs.journal import CallRecord, Journal, JournalUnusable
 from fusefs.operation_log import TurnLog
 from fusefs.processes import Process
 from fusefs.taking import Taken, Taking, leaving_of
 from fusefs.workspace import Workspace
 from policy.limits import Limit
-from policy.refusals import LimitReached, NoSuchCall, NoSuchProcess, NotPermitted, TurnOver
+from policy.refusals import LimitReached, NoSuchCall, TurnOver
 
 log = logging.getLogger(__name__)
 
 FORGOTTEN_AFTER_S = 5.0
 """How long after its process has gone a call ends by itself, where nobody has told its end."""
-STOPS_WITHIN_S = 5.0
-"""How long the processes of a turn are waited for; one that a disk holds up cannot end before that lets it go."""
 
 
 class Calls:
@@ -85,7 +83,8 @@ class Calls:
                 check_same(live.record, key, request.pid)
                 if request.pid is None or live.process is not None:
                     return live.record
-            process = None if request.pid is None else await self._process(request.pid, turn.record, asker_uid)
+            named, owner = request.pid, turn.record.uid
+            process = None if named is None else await process_of(named, owner, asker_uid, self._spared)
             new = new_call(request, key, with_command=self._log_of(key) is not None)
             call = live or Call(new, turn)
             try:
@@ -95,20 +94,9 @@ class Calls:
                     process.close()
                 raise
             self._keep(call)
-            self._events.tell(Kind.CALL_BEGUN, **turn.record.names, call=call.record.id, pid=call.record.pid)
+            if live is None:
+                self._events.tell(Kind.CALL_BEGUN, **turn.record.names, call=call.record.id, pid=call.record.pid)
             return call.record
-
-    async def _process(self, pid: int, turn: TurnRecord, asker_uid: int) -> Process:
-        """A process that the asker may have killed. Raises NoSuchProcess, NotPermitted."""
-        try:
-            process = await trio.to_thread.run_sync(Process, pid)
-        except ProcessLookupError:
-            raise NoSuchProcess(pid) from None
-        allowed = asker_uid == 0 or process.facts.uid == asker_uid or process.facts.uid == turn.uid != 0
-        if allowed and pid not in self._spared:
-            return process
-        process.close()
-        raise NotPermitted(f"process {pid} is neither yours nor the turn's" if not allowed else f"not process {pid}")
 
     async def _hold(self, call: Call, process: Process | None, *, is_new: bool) -> None:
         marks = self._marks(call.record.id, call.record.turn)
@@ -141,10 +129,14 @@ class Calls:
             if call.process is not None:
                 await trio.lowlevel.wait_readable(call.process.descriptor)
             await trio.sleep(FORGOTTEN_AFTER_S)
-            with trio.CancelScope(shield=True):
-                async with self._changing[call.record.turn]:
-                    if self._live.get(call.record.id) is call:
-                        await self._end(call, HowEnded.EXITED, EndCall())
+            await in_the_end(partial(self._end_forgotten, call), f"call {call.record.id} cannot be ended for now")
+
+    async def _end_forgotten(self, call: Call) -> None:
+        with trio.CancelScope(shield=True):
+            async with self._changing[call.record.turn]:
+                if self._live.get(call.record.id) is call:
+                    how = HowEnded.EXITED if call.told is None else HowEnded.TOLD
+                    await self._end(call, how, call.told or EndCall())
 
     async def end(self, id: str, request: EndCall) -> CallRecord:
         """End a call; one that has ended already is answered the same. Raises NoSuchCall."""
@@ -152,10 +144,13 @@ class Calls:
         if live is not None:
             async with self._changing[live.record.turn]:
                 if self._live.get(id) is live:
+                    live.told = request  # also where the journal cannot take it now
                     return await self._end(live, HowEnded.TOLD, request)
         record = await trio.to_thread.run_sync(self._journal.call, id)
         if record is None:
             raise NoSuchCall(id)
+        if record.ended_at is None:
+            raise JournalUnusable(f"call {id} has ended, which the journal could not take yet")
         if record.exit_status is None and record.signal is None:
             record = replace(record, exit_status=request.exit_status, signal=request.signal)
             await trio.to_thread.run_sync(self._journal.change_call, record)
@@ -164,7 +159,7 @@ class Calls:
     async def _end(self, call: Call, how: HowEnded, request: EndCall) -> CallRecord:
         tally = call.tally
         if request.stop or call.turn.has_outbox:  # nothing is taken of an outbox while somebody writes
-            await self._stop([call], with_turn=False)
+            await stop_all([call], with_turn=False)
         taken = await self._take(call)
         is_left = await trio.to_thread.run_sync(call.may_have_processes)
         record = replace(
@@ -181,8 +176,13 @@ class Calls:
             leaving=taken.leaving_record,
             verdicts=taken.verdicts_record,
         )
-        await trio.to_thread.run_sync(self._journal.change_call, record, taken.attachments)
+        try:
+            await trio.to_thread.run_sync(self._journal.change_call, record, taken.attachments)
+        except JournalUnusable:
+            await trio.to_thread.run_sync(self._taking.give_up, taken)
+            raise
         call.record = record
+        self._taking.tell(call.turn.record, self._log_of(record.turn), record.id, taken)
         self._taking.tell_news()
         self._over(call, None if tally.first is None else tally.first.refusal.limit)
         call.watch.cancel()
@@ -190,7 +190,11 @@ class Calls:
             self._left.append(call)
         else:
             call.close()
-        await self._take_out(record, taken)
+        try:
+            await self._take_out(record, taken)
+        except OSError as error:
+            log.error("call %s: what it left is not taken out yet: %s", record.id, error)
+            self._nursery.start_soon(self._take_out_again, record)
         return record
 
     async def _take(self, call: Call) -> Taken:
@@ -205,11 +209,15 @@ class Calls:
         workspace = self._workspace_of(record.turn)
         if taken.leaving and workspace is not None:
             await self._taking.take_out(workspace, taken.leaving, taken.settled)
-            await trio.to_thread.run_sync(self._journal.taken_out, record.turn, record.id)
+            kept = partial(self._journal.taken_out, record.turn, record.id)
+            await recorded(self._nursery, kept, f"call {record.id}: that its outbox is taken out is not recorded yet")
 
     async def _take_out_again(self, record: CallRecord) -> None:
-        async with self._changing[record.turn]:
-            await self._take_out(record, Taken(leaving=leaving_of(str(record.leaving))))
+        async def take_out() -> None:
+            async with self._changing[record.turn]:
+                await self._take_out(record, Taken(leaving=leaving_of(str(record.leaving))))
+
+        await in_the_end(take_out, f"call {record.id}: what it left is not taken out yet")
 
     def _tell_live(self, key: str) -> None:
         """What the turn does from now on is this call's, where it is the only one."""
@@ -228,7 +236,7 @@ class Calls:
         del self._live[record.id]
         self._tell_live(record.turn)
         call.turn.account.count_no_more(call.tally)
-        self._put_down(call)
+        call.put_down_end()
         self._events.tell(
             Kind.CALL_ENDED,
             **call.turn.record.names,
@@ -238,25 +246,20 @@ class Calls:
             limit=limit,
         )
 
-    def _put_down(self, call: Call) -> None:
-        """Put down the end of a call whose command is known."""
-        record = call.record
-        if call.log is not None and record.command is not None:
-            call.log.add(Op.EXECUTE, record.command.encode(), result_of(record), call=record.id)
-
     async def stop_turn(self, turn: Turn) -> None:
         """Kill every process of a turn's calls; from now on it takes no more calls."""
         key = turn.record.key
         self._closed.add(key)
         async with self._changing[key]:
-            await self._stop(self._all_of(key), with_turn=True)
+            await stop_all(self._all_of(key), with_turn=True)
 
     async def turn_over(self, turn: Turn) -> None:
         """The turn has ended, and its calls with it."""
         key = turn.record.key
         async with self._changing[key]:
             self._forget(key, None)
-            await trio.to_thread.run_sync(self._journal.end_calls, key, time.time())
+            kept = partial(self._journal.end_calls, key, time.time())
+            await recorded(self._nursery, kept, f"turn {key}: that its calls have ended is not recorded yet")
             await self._taking.turn_over(key)
             self._taking.tell_news()
         self._changing.pop(key, None)
@@ -280,9 +283,17 @@ class Calls:
                     await trio.to_thread.run_sync(self._journal.stop_calls, key, hit, time.time())
                 except JournalUnusable as error:
                     log.error("turn %s: a limit stops its calls, which the journal could not take: %s", key, error)
-            await self._stop(self._all_of(key), with_turn=True)
+                    self._nursery.start_soon(self._record_stopped, self.of_turn(key), hit, time.time())
+            await stop_all(self._all_of(key), with_turn=True)
             self._forget(key, None if refused is None else refused.limit)
             await empty()
+
+    async def _record_stopped(self, calls: list[CallRecord], hit: str, at: float) -> None:
+        """Record later that a limit has stopped calls; not that their turn is to be emptied, which it is by then."""
+        for call in calls:
+            record = replace(call, ended_at=at, how=HowEnded.LIMIT.value, refused=hit)
+            kept = partial(trio.to_thread.run_sync, self._journal.change_call, record)
+            await in_the_end(kept, f"call {call.id}: that a limit stopped it is not recorded yet")
 
     def _forget(self, key: str, limit: Limit | None) -> None:
         """Let go of a turn's calls, none of which has processes any more; `limit` is what stopped those that live."""
@@ -295,18 +306,14 @@ class Calls:
     def _all_of(self, key: str) -> list[Call]:
         return [call for call in (*self._live.values(), *self._left) if call.record.turn == key]
 
-    async def _stop(self, calls: Iterable[Call], *, with_turn: bool) -> None:
-        async with trio.open_nursery() as nursery:
-            for call in calls:
-                nursery.start_soon(call.stop, time.monotonic() + STOPS_WITHIN_S, with_turn)
-
     def recover(self, turns: Iterable[Turn]) -> None:
         """Take up the calls of live turns again, and what is left of ended ones; those of other turns are over."""
         live = {turn.record.key: turn for turn in turns}
         for record in self._journal.calls_left():
             turn = live.get(record.turn)
             if turn is None:
-                self._journal.end_calls(record.turn, time.time())
+                kept = partial(self._journal.end_calls, record.turn, time.time())
+                recorded_at_start(self._nursery, kept, f"call {record.id} is over, which is not recorded yet")
                 continue
             call = Call.again(record, turn, self._marks(record.id, record.turn))
             if record.ended_at is None:

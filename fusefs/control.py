@@ -16,6 +16,7 @@ from fusefs import (
     accounting,
     control_operations,
     control_outbox,
+    empty_bodies,
     event_stream,
     problems,
     query_parameters,
@@ -64,7 +65,7 @@ class Turns(Protocol):
     async def end_again(self, turn: str) -> TurnRecord:
         """The same, where it may have ended by an earlier request."""
 
-    async def empty(self, turn: str) -> views.LiveTurn:
+    async def empty(self, turn: str, peer_uid: int) -> views.LiveTurn:
         """Empty the workspace of a live turn."""
 
     async def change_turn_disk(
@@ -100,6 +101,9 @@ class Events(Protocol):
 
     def since(self, id: int) -> Sequence[Told]:
         """The latest events after the one of this id."""
+
+    def seen_by(self, id: int) -> int:
+        """The id to go on from for a reader that says it has seen this one."""
 
     async def after(self, id: int) -> Sequence[Told]:
         """The same, but at least one: it waits for that."""
@@ -140,7 +144,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(query_parameters.check)],
+        dependencies=[Depends(query_parameters.check), Depends(empty_bodies.check)],
         responses=problems.DESCRIBED,
     )
     problems.install(app)
@@ -191,9 +195,9 @@ def _add_turns(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]
         return views.limits_changed(view(changed), wrong)
 
     @app.post("/v1/turns/{turn}/empty", tags=["turns"])
-    async def empty_turn(turn: TurnPath) -> TurnView:
+    async def empty_turn(turn: TurnPath, peer: AskingPeer) -> TurnView:
         """Empty a turn's workspace: what was in it is gone at once, for everyone. Its calls go on."""
-        return view(await turns.empty(turn))
+        return view(await turns.empty(turn, peer.uid))
 
 
 def _add_calls(app: FastAPI, turns: Turns, daemon_info: Callable[[], DaemonInfo]) -> None:
@@ -250,8 +254,11 @@ EVENT_STREAM = {
 def _add_events(app: FastAPI, events: Events) -> None:
     @app.get("/v1/events", tags=["inspection"], response_class=Response, responses={200: EVENT_STREAM})
     async def list_events(since: EventId = None, last_event_id: LastEventId = None, follow: Follow = False) -> Response:
-        """The latest events, at most 1,000, oldest first. Last-Event-ID counts before `since`."""
-        after = last_event_id or since or 0
+        """The latest events, at most 1,000, oldest first. Last-Event-ID counts before `since`.
+
+        After an id that is still to come there are none yet; for a Last-Event-ID of another state directory, all.
+        """
+        after = events.seen_by(last_event_id) if last_event_id else since or 0
         if follow:
             return event_stream.stream(events.after, after)
         return event_stream.backlog(events.since(after))

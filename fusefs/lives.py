@@ -1,8 +1,7 @@
 """The life of turns with their calls: begun, emptied, stopped by a limit, ended when told or past their deadline."""
 
-import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -13,19 +12,17 @@ from fusefs.calls import Calls
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
 from fusefs.handed_over import HandedOver
+from fusefs.in_the_end import in_the_end
 from fusefs.journal import AttachmentRecord, CallRecord, JournalUnusable, TurnRecord
 from fusefs.messages import BeginTurn
+from fusefs.operation_kinds import FUSEFS, asker
 from fusefs.turn import Refusal, Turn
 from fusefs.turns import Turns
 from policy.refusals import LimitReached, LimitUnderUse, NoSuchTurn, TurnOver
 from policy.stopping import expires_at, stops_calls
 
-log = logging.getLogger(__name__)
-
 LONGEST_SLEEP_S = 600.0
 """The host's clock may be set while it is waited for a deadline."""
-RETRY_S = 10.0
-"""Between two tries of what the host had no room for."""
 
 
 class History(NamedTuple):
@@ -102,18 +99,15 @@ class Lives:
         await self._calls.stop_turn(ending)
         try:
             record = await self._turns.end(ending.record.key, reason)
-        except OSError:
+        except (OSError, JournalUnusable):
             self._calls.reopen(ending)
             raise
-        try:
-            await self._calls.turn_over(ending)
-        except JournalUnusable as error:  # the next start tells it
-            log.error("the calls of turn %s have ended, which the journal could not take: %s", record.id, error)
+        await self._calls.turn_over(ending)
         return record
 
-    async def empty(self, turn: str) -> Turn:
-        """Empty a turn's workspace; its calls go on. Raises what Turns.empty does."""
-        return await self._turns.empty(turn)
+    async def empty(self, turn: str, peer_uid: int) -> Turn:
+        """Empty a turn's workspace for whoever asks; its calls go on. Raises what Turns.empty does."""
+        return await self._turns.empty(turn, asker(peer_uid))
 
     async def change_turn_disk(self, turn: str, turn_disk: int, *, force: bool) -> tuple[Turn, LimitUnderUse | None]:
         """Give a live turn another limit; raises what Turns.change_turn_disk does."""
@@ -146,7 +140,7 @@ class Lives:
     async def watch_limits(self, refusals: trio.MemoryReceiveChannel[Refusal]) -> None:
         """Stop the calls of a turn where a limit refuses something and its agent wants that."""
         async for refusal in refusals:
-            with suppress(NoSuchTurn, TurnOver):
+            with suppress(NoSuchTurn, TurnOver, JournalUnusable):  # one that is live is found without the journal
                 turn = await self._turns.find(refusal.key)
                 if stops_calls(turn.on_limit, refusal.by.limit) and refusal.key not in self._stopping:
                     self._stop(turn, refusal.by)
@@ -164,7 +158,7 @@ class Lives:
 
     async def _empty_in_the_end(self, key: str) -> None:
         with suppress(NoSuchTurn, TurnOver):
-            await _in_the_end(lambda: self._turns.empty(key), "emptied")
+            await in_the_end(lambda: self._turns.empty(key, FUSEFS), f"turn {key} cannot be emptied for now")
 
     def recover(self) -> None:
         """Go on with what an earlier worker was at."""
@@ -190,16 +184,6 @@ class Lives:
     async def _expire(self, record: TurnRecord) -> None:
         self._events.tell(Kind.EXPIRED, **record.names, deadline_at=record.deadline_at)
         with suppress(NoSuchTurn, TurnOver):
-            await _in_the_end(lambda: self._end(record.key, EndReason.EXPIRED), "ended")
-
-
-async def _in_the_end(change: Callable[[], Awaitable[object]], what: str) -> None:
-    """Change a turn, again and again while the host has no room for it."""
-    while True:
-        try:
-            await change()
-        except OSError as error:
-            log.error("a turn cannot be %s for now: %s", what, error)
-            await trio.sleep(RETRY_S)
-        else:
-            return
+            await in_the_end(
+                lambda: self._end(record.key, EndReason.EXPIRED), f"turn {record.id} cannot be ended for now"
+            )

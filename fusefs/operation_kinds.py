@@ -27,5 +27,12 @@ OK = "ok"
 """The result of what went well."""
 PROGRAM = "program"
 """Who did what a turn's program did."""
+FUSEFS = "fusefs"
+"""Who did what the daemon did by itself."""
 NEVER_DROPPED = frozenset({Op.EXECUTE, Op.VERDICT, Op.PUBLISH})
 """What is put down also where a flood of other operations leaves no room."""
+
+
+def asker(uid: int) -> str:
+    """Who did what somebody asked for by the control interface."""
+    return f"uid {uid}"

@@ -20,7 +20,7 @@ import trio
 from fusefs.call_rows import rows_of
 from fusefs.journal import CallRecord, JournalUnusable, TurnRecord
 from fusefs.ledger import Row
-from fusefs.operation_kinds import NEVER_DROPPED, OK, PROGRAM, Op
+from fusefs.operation_kinds import FUSEFS, NEVER_DROPPED, OK, PROGRAM, Op, asker
 from fusefs.operation_losses import Losses, own_memory
 from fusefs.operation_records import Asked, Done, Left, Mark, Operation
 from policy.refusals import LimitReached, Refusal
@@ -139,7 +139,7 @@ class OperationLog:
     def tell_published(self, org: str, generation: int, uid: int) -> None:
         """Put down that an org's context has a new generation."""
         if self._recorded != "off":
-            self.put(Done(time.time(), None, None, Op.PUBLISH, f"{org}: generation {generation}", OK, f"uid {uid}"))
+            self.put(Done(time.time(), None, None, Op.PUBLISH, f"{org}: generation {generation}", OK, asker(uid)))
 
     def put(self, done: Done) -> None:
         """Put down an operation. To be called in the daemon's loop only."""
@@ -200,7 +200,7 @@ class OperationLog:
                 done = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
                 first, self._first = self._first, []
                 lost, self._lost = self._lost, 0
-                told = [Done(time.time(), None, None, Op.LOST, "", f"{lost} operations", "fusefs")] if lost else []
+                told = [Done(time.time(), None, None, Op.LOST, "", f"{lost} operations", FUSEFS)] if lost else []
                 mark = self._losses.mark(len(self._waiting))
                 try:
                     with trio.CancelScope(shield=True):  # else they would be in no queue any more

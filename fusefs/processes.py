@@ -7,6 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
+_PF_KTHREAD = 0x00200000  # linux/sched.h; in the flags of proc_pid_stat(5)
+
+
+class KernelThread(ProcessLookupError):
+    """What has that number is a thread of the kernel's own, and no process."""
+
 
 class Identity(NamedTuple):
     """What tells a process from every other one, also after a restart of the daemon: proc_pid_stat(5).
@@ -23,7 +29,7 @@ class Facts(NamedTuple):
     """What /proc says of a process: its parent, its real user, when it started (clock ticks).
 
     `inner_pid` is its number in its own PID namespace; None where that is ours. One that `has_ended` is only waited for
-    by its parent.
+    by its parent. One that `is_kernel` is a thread of the kernel's own, or kthreadd, from which they all come.
     """
 
     pid: int
@@ -32,6 +38,7 @@ class Facts(NamedTuple):
     started: int
     inner_pid: int | None
     has_ended: bool
+    is_kernel: bool
 
     @classmethod
     def of(cls, pid: int) -> Self:
@@ -51,6 +58,7 @@ class Facts(NamedTuple):
             started=int(after_name[19]),
             inner_pid=int(pids[-1]) if len(pids) > 1 else None,
             has_ended=after_name[0] in (b"Z", b"X"),
+            is_kernel=bool(int(after_name[6]) & _PF_KTHREAD),
         )
 
 
@@ -58,7 +66,7 @@ class Process:
     """A process that is or was there; its number cannot come to mean another one."""
 
     def __init__(self, pid: int) -> None:
-        """Raises ProcessLookupError where there is none of that number."""
+        """Raises ProcessLookupError where there is none of that number, KernelThread where it is the kernel's."""
         try:
             self.descriptor = os.pidfd_open(pid)
         except OSError as error:  # EINVAL: a thread's number, or none at all
@@ -67,6 +75,8 @@ class Process:
             self.facts = Facts.of(pid)
             if self.has_ended():  # what was read may be another process's
                 raise ProcessLookupError(pid)
+            if self.facts.is_kernel:
+                raise KernelThread(pid)
         except BaseException:
             self.close()
             raise

@@ -12,6 +12,7 @@ from fusefs.careful import on_behalf_of
 from fusefs.context.library import Library
 from fusefs.event_schema import EndReason, Kind
 from fusefs.events import Events
+from fusefs.in_the_end import recorded_at_start
 from fusefs.inodes import UNCOUNTED
 from fusefs.journal import Journal, TurnRecord
 from fusefs.layout import Layout
@@ -79,7 +80,8 @@ class TakenUp(LiveTurns):
                     log.error("turn %s cannot be taken up, until the next start or reload: %s", record.id, error)
             else:
                 log.error("turn %s has lost its tree: it is ended", record.id)
-                self._journal.end(record.key, time.time(), EndReason.LOST.value)
+                kept = partial(self._journal.end, record.key, time.time(), EndReason.LOST.value)
+                recorded_at_start(self._nursery, kept, f"turn {record.id} is ended, which is not recorded yet")
                 self._events.tell(Kind.ENDED, **record.names, reason=EndReason.LOST)
         for key in trees:
             self._put_away(key)

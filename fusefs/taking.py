@@ -10,9 +10,11 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import trio
@@ -22,11 +24,12 @@ from fusefs.careful import on_behalf_of
 from fusefs.court import Court
 from fusefs.event_schema import Kind
 from fusefs.events import Events
-from fusefs.freezing import Found, Freezer, Frozen
+from fusefs.freezing import Found, Freezer
 from fusefs.journal import AttachmentRecord, Journal, TurnRecord
 from fusefs.judging import Judged
 from fusefs.notifications import Notifications
 from fusefs.operation_kinds import OK, Op
+from fusefs.operation_log import TurnLog
 from fusefs.workspace import Outbox, Workspace
 from fusefs.workspace.file import RegularFile
 from policy.outbox import Held, name_problem, shown_name
@@ -45,7 +48,8 @@ AT_ONCE = 100
 class Taken(NamedTuple):
     """What came of an outbox: the files that were kept, what to say of all, and what is to be taken out.
 
-    `settled` are the verdicts on all, `told` those on what is named one by one.
+    `settled` are the verdicts on all, `told` those on what is named one by one, `news` how many there are of each that
+    the rules had not told before; `folder` is where the kept files lie.
     """
 
     attachments: Sequence[AttachmentRecord] = ()
@@ -53,6 +57,8 @@ class Taken(NamedTuple):
     leaving: Sequence[Found] = ()
     settled: Sequence[tuple[bytes, Judged]] = ()
     told: Sequence[tuple[bytes, Judged]] = ()
+    news: Mapping[str, int] = MappingProxyType({})
+    folder: Path | None = None
 
     @property
     def notes_record(self) -> str | None:
@@ -116,8 +122,15 @@ class Taking:
         except OSError as error:
             log.error("turn %s: the outbox cannot be read: %s", turn.id, error)
             return Taken(notes=[f"nothing attached: the outbox cannot be read: {error.strerror}"])
-        self._tell(turn, workspace, call, frozen)
-        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled, frozen.told)
+        verdicts = ((name, judged.verdict) for name, judged in frozen.settled)
+        news = Counter(verdict.verdict.value for name, verdict in verdicts if outbox.is_news(name, verdict))
+        return Taken(frozen.kept, frozen.notes, frozen.found, frozen.settled, frozen.told, news, folder)
+
+    @staticmethod
+    def give_up(taken: Taken) -> None:
+        """The end of the call could not be recorded: what was kept is not. For worker threads."""
+        if taken.folder is not None:
+            shutil.rmtree(taken.folder, ignore_errors=True)
 
     async def _settled(self, outbox: Outbox, *, is_alone: bool) -> Collection[bytes]:
         """Wait for releases that are on their way; answers the names that somebody still writes."""
@@ -128,12 +141,14 @@ class Taking:
             await trio.sleep(_LOOKS_AGAIN_S)
         return written
 
-    def _tell(self, turn: TurnRecord, workspace: Workspace, call: str, frozen: Frozen) -> None:
-        untold = len(frozen.settled) - len(frozen.told)
-        for number, (name, judged) in enumerate(frozen.told, 1):
+    def tell(self, turn: TurnRecord, log_of_turn: TurnLog | None, call: str, taken: Taken) -> None:
+        """Tell what came of an outbox, once the end of the call is recorded; `log_of_turn` has it, too."""
+        self._events.verdicts.update(taken.news)
+        untold = len(taken.settled) - len(taken.told)
+        for number, (name, judged) in enumerate(taken.told, 1):
             verdict = judged.verdict
-            if workspace.log is not None:
-                workspace.log.add(Op.VERDICT, b"outbox/" + name, verdict.reason or OK, call=call)
+            if log_of_turn is not None:
+                log_of_turn.add(Op.VERDICT, b"outbox/" + name, verdict.reason or OK, call=call)
             self._events.tell(
                 Kind.VERDICT,
                 **turn.names,
@@ -141,7 +156,7 @@ class Taking:
                 name=shown_name(name),
                 verdict=verdict.verdict,
                 reason=verdict.reason,
-                untold=untold if number == len(frozen.told) and untold else None,
+                untold=untold if number == len(taken.told) and untold else None,
             )
 
     def tell_news(self) -> None:

@@ -13,6 +13,7 @@ import trio
 from fusefs.accounting import Totals
 from fusefs.careful import alone
 from fusefs.event_schema import EndReason, Kind
+from fusefs.in_the_end import in_the_end, recorded
 from fusefs.journal import JournalUnusable, TurnRecord
 from fusefs.messages import BeginTurn
 from fusefs.operation_kinds import Op
@@ -98,15 +99,16 @@ class Turns(TakenUp):
             held = self._accounts.close_turn(ending.account)
             self._refused.settle(record.key)
             self._events.tell(Kind.ENDED, **record.names, reason=reason)
-            recorded = await trio.to_thread.run_sync(self._record_end, record)
+            is_recorded = await trio.to_thread.run_sync(self._record_end, record)
         await self._surfaces.tell_kernel(record, ending.workspace)
-        self._nursery.start_soon(self._free, record, ending.workspace, tree, held, recorded)
+        self._nursery.start_soon(self._free, record, ending.workspace, tree, held, is_recorded)
         return record
 
-    async def empty(self, turn: str) -> Turn:
+    async def empty(self, turn: str, who: str) -> Turn:
         """Empty a turn's workspace: what was in it is gone at once for everyone, its bytes are freed in the background.
 
-        Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new directories.
+        `who` is for the log of operations. Raises NoSuchTurn, TurnOver; OSError where the host has no room for the new
+        directories.
         """
         found = await self.find(turn)
         await found.counted.wait()
@@ -118,19 +120,14 @@ class Turns(TakenUp):
             self._accounts.put_down(live.record.agent, tree.name, held)
             self._live[live.record.key] = fresh = replace(live, workspace=workspace)
             if workspace.log is not None:
-                workspace.log.add(Op.EMPTY, b".", who="fusefs")
+                workspace.log.add(Op.EMPTY, b".", who=who)
             names = live.record.names
             self._events.tell(Kind.EMPTIED, **names, freed_bytes=held.bytes, freed_inodes=held.inodes)
-            await trio.to_thread.run_sync(self._record_emptied, live.record)
+            kept = partial(self._journal.emptied, live.record.key)
+            await recorded(self._nursery, kept, f"turn {live.record.id} was emptied, which is not recorded yet")
         await self._surfaces.tell_kernel_emptied(live.workspace)
         self._nursery.start_soon(self._removal.free, live.workspace, tree, held)
         return fresh
-
-    def _record_emptied(self, record: TurnRecord) -> None:
-        try:
-            self._journal.emptied(record.key)
-        except JournalUnusable as error:
-            log.error("turn %s was emptied, which the journal could not take: %s", record.id, error)
 
     def _exchange(self, live: Turn) -> tuple[Path, Backing]:
         """Put empty backing directories in the place of a turn's; answers where its own lie now.
@@ -179,18 +176,24 @@ class Turns(TakenUp):
 
     def _record_end(self, record: TurnRecord) -> bool:
         """Whether the journal took it; on a full disk it may not, until the turn's own bytes are freed."""
-        assert record.ended_at is not None
         try:
-            self._journal.end(record.key, record.ended_at, record.how, record.at_end)
+            self._keep_end(record)
         except JournalUnusable as error:
             log.error("turn %s has ended, which the journal could not take: %s", record.id, error)
             return False
         return True
 
-    async def _free(self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, recorded: bool) -> None:
+    def _keep_end(self, record: TurnRecord) -> None:
+        assert record.ended_at is not None
+        self._journal.end(record.key, record.ended_at, record.how, record.at_end)
+
+    async def _free(
+        self, record: TurnRecord, workspace: Workspace, tree: Path, held: Totals, is_recorded: bool
+    ) -> None:
         await self._removal.free(workspace, tree, held)
-        if not recorded:
-            await trio.to_thread.run_sync(self._record_end, record)
+        if not is_recorded:
+            kept = partial(trio.to_thread.run_sync, self._keep_end, record)
+            await in_the_end(kept, f"turn {record.id} has ended, which is not recorded yet")
 
     async def seen_by_turn(self, turn: str) -> tuple[str, int | None, Sight]:
         """The org whose context a live turn sees, the generation, and what of it. Raises NoSuchTurn, TurnOver."""

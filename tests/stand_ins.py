@@ -147,7 +147,7 @@ class FakeTurns:
     async def counted(self) -> None:
         """They always are."""
 
-    async def empty(self, turn: str) -> FakeTurn:
+    async def empty(self, turn: str, peer_uid: int) -> FakeTurn:
         """Nothing is in it."""
         return self.known(turn)
 

@@ -159,8 +159,7 @@ class Entry(WritableNode):
         return [name for name in names if not name.startswith(RESERVED)]
 
     def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
-        check_settable(name)
-        self._check_namespace(name)
+        self.check_xattr(name)
         path, follow = self.path()
         others = [other for other in disk.listxattr(path, follow_symlinks=follow) if os.fsencode(other) != name]
         held = sum(len(os.fsencode(o)) + len(disk.getxattr(path, o, follow_symlinks=follow)) for o in others)
@@ -169,14 +168,15 @@ class Entry(WritableNode):
         disk.setxattr(path, name, value, flags, follow_symlinks=follow)
 
     def remove_xattr(self, name: bytes) -> None:
-        check_settable(name)
-        self._check_namespace(name)
+        self.check_xattr(name)
         path, follow = self.path()
         self.bare = None
         disk.removexattr(path, name, follow_symlinks=follow)
 
     @staticmethod
-    def _check_namespace(name: bytes) -> None:
+    def check_xattr(name: bytes) -> None:
+        """Raise NotPermitted, or OSError EOPNOTSUPP, for an attribute of a name that nobody may set or remove."""
+        check_settable(name)
         if name.startswith(_NO_SYSTEM):
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 

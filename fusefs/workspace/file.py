@@ -204,6 +204,7 @@ class RegularFile(Entry, WritableFile):
         return super().change(change, caller, handle)
 
     def set_xattr(self, name: bytes, value: bytes, flags: int) -> None:
+        self.check_xattr(name)
         if self.life is Life.GONE:
             raise Stale
         # Attributes that do not fit in the inode take a block, which st_blocks counts.

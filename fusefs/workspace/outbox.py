@@ -66,7 +66,7 @@ class Outbox(WorkspaceDirectory):
     One file of it is judged at a time, so that a turn cannot take the judge for itself.
     """
 
-    __slots__ = ("_complained", "_judging", "rules", "unsettled", "verdicts")
+    __slots__ = ("_complained", "_judging", "_reported", "rules", "unsettled", "verdicts")
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class Outbox(WorkspaceDirectory):
         self.rules = rules
         self.verdicts: OrderedDict[bytes, Judged] = OrderedDict()
         self.unsettled = 0
+        self._reported: set[bytes] = set()  # names in here whose verdict was told
         self._judging = trio.CapacityLimiter(1)
         self._complained = False
 
@@ -129,6 +130,12 @@ class Outbox(WorkspaceDirectory):
 
     def lost(self, name: bytes) -> None:
         self.verdicts.pop(name, None)
+        self._reported.discard(name)
+
+    def is_news(self, name: bytes, verdict: Verdict) -> bool:
+        """Whether the rules have not told this of a file before."""
+        known = self.verdicts.get(name)
+        return name not in self._reported or (known is not None and known.verdict.verdict is not verdict.verdict)
 
     def holds(self, file: RegularFile) -> bool:
         """Whether a file is in here, under the name that it is known by."""
@@ -235,6 +242,7 @@ class Outbox(WorkspaceDirectory):
         self.remember([(name, judged)])
         if judged.verdict.rule is not Rule.NAME:  # a temporary one is likely: the call's end tells
             self.rules.tell(name, judged.verdict)
+            self._reported.add(name)
             if self.realm.log is not None:
                 self.realm.log.add(Op.VERDICT, self.inner_path(name), judged.verdict.reason or OK)
 
@@ -260,7 +268,9 @@ class Outbox(WorkspaceDirectory):
         """Judge what an earlier worker has left in here, so that there are verdicts again; nobody is told."""
         directory = await on_behalf_of(self.realm, lambda: os.dup(self.descriptor()))
         look = partial(_judge_all, directory, self.rules.types, self.realm.court)
-        self.remember(await trio.to_thread.run_sync(look, limiter=self._judging))
+        found = await trio.to_thread.run_sync(look, limiter=self._judging)
+        self.remember(found)
+        self._reported.update(name for name, _ in found)
 
     async def _settle(self, file: RegularFile) -> None:
         try:

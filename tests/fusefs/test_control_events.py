@@ -62,7 +62,8 @@ def test_a_backlog_is_server_sent_events(tmp_path: Path) -> None:
         ("?since=2", {}, 3),
         ("", {"Last-Event-ID": "3"}, 4),
         ("?since=1", {"Last-Event-ID": "3"}, 4),
-        ("?since=900", {}, 1),
+        ("?since=900", {}, None),
+        ("", {"Last-Event-ID": "900"}, 1),
         ("?since=4", {}, None),
     ],
 )

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -170,6 +171,29 @@ def test_anything_else_is_500_and_logged_and_the_next_request_is_served(
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["detail"] == "ZeroDivisionError: the daemon's log has the details"
     assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("body", [b'{"x": 1}', b"force=true", b"[1]"])
+def test_a_body_is_refused_by_every_operation_that_takes_none(turns: FakeTurns, tmp_path: Path, body: bytes) -> None:
+    answers: dict[str, httpx.Response] = {}
+
+    async def talk(client: httpx.AsyncClient) -> httpx.Response:
+        document = (await client.get("/openapi.json")).json()
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                if "requestBody" not in operation:
+                    address = re.sub("{[a-z]+}", "t1", path)
+                    answers[f"{method} {path}"] = await client.request(method, address, content=body)
+        return await client.request("POST", "/v1/reload", content=b" {} ")
+
+    assert ask(turns, tmp_path, talk).status_code == 200
+    assert {"post /v1/reload", "post /v1/turns/{turn}/empty", "delete /v1/turns/{turn}", "get /v1/usage"} <= set(
+        answers
+    )
+    for answer in answers.values():
+        assert answer.status_code == 400
+        assert answer.json()["detail"].startswith("this operation takes no body: ")
+    assert "x: Extra inputs are not permitted" in answers["post /v1/reload"].text or b"x" not in body
 
 
 def test_a_reload_that_is_refused_says_why(turns: FakeTurns, tmp_path: Path) -> None:

@@ -65,6 +65,28 @@ def test_a_journal_that_another_one_holds_is_not_waited_for_long(records: EventR
     assert records.latest(10) == some(1)
 
 
+def test_what_was_told_without_being_kept_is_known_by_its_last_id(records: EventRecords, path: Path) -> None:
+    assert records.last_id() == 0
+    records.add(some(1, 2))
+    assert records.last_id() == 2
+    assert records.mark(5)
+
+    with closing(EventRecords(path)) as others:
+        assert others.last_id() == 5
+        others.add(some(6))
+        assert others.last_id() == 6
+    assert path.with_name("events.last").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_not_even_an_id_can_be_kept_that_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.with_name("events.last").mkdir()
+
+    with closing(EventRecords(path)) as records:
+        assert not records.mark(5)
+        assert records.last_id() == 0
+    assert "events wait" in caplog.text
+
+
 def test_a_journal_of_the_first_schema_gets_the_table(path: Path) -> None:
     with closing(sqlite3.connect(path)) as older:
         older.execute("DROP TABLE events")

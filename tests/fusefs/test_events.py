@@ -91,8 +91,13 @@ def test_ids_go_on_after_those_of_an_earlier_worker() -> None:
     assert ids(Events(records)) == [7, 8, 9]
 
 
-def test_an_id_of_another_state_directory_is_answered_with_all() -> None:
-    assert ids(Events(old(1, 2)), since=500) == [1, 2]
+@pytest.mark.parametrize(("since", "found"), [(1, [2]), (2, []), (3, []), (500, [])])
+def test_nothing_is_after_an_id_that_is_still_to_come(since: int, found: list[int]) -> None:
+    assert ids(Events(old(1, 2)), since=since) == found
+
+
+def test_who_has_seen_an_id_of_another_state_directory_has_seen_nothing() -> None:
+    assert [Events(old(1, 2)).seen_by(id) for id in (1, 2, 3, 500)] == [1, 2, 0, 0]
 
 
 def test_the_latest_are_in_memory() -> None:
@@ -125,6 +130,41 @@ def test_a_journal_that_takes_nothing_stops_no_event_and_gets_it_later(caplog: p
 
     run_mocked(main)
     assert caplog.text.count("disk is full") == 1
+
+
+def test_an_id_that_was_told_is_not_given_again_by_the_next_worker() -> None:
+    records = old(1, 2)
+    records.error = "disk is full"
+    first = Events(records)
+    first.tell(Kind.PUBLISHED, generation=1)
+    first.close()
+    assert ids(first) == [1, 2, 3]
+    records.error = None
+
+    second = Events(records)
+    second.tell(Kind.PUBLISHED, generation=2)
+    second.close()
+
+    assert ids(second, since=2) == [4]
+
+
+def test_an_event_of_which_nothing_can_be_kept_is_told_once_it_can_be() -> None:
+    async def main() -> None:
+        records = FakeRecords()
+        records.error, records.marked = "disk is full", None
+        events = Events(records)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(events.keep)
+            events.tell(Kind.PUBLISHED, generation=1)
+            await trio.sleep(20)
+            assert ids(events) == []
+            records.error = None
+            assert [event.id for event in await events.after(0)] == [1]
+            await trio.sleep(20)
+            assert trio.lowlevel.current_statistics().seconds_to_next_deadline == inf
+            nursery.cancel_scope.cancel()
+
+    run_mocked(main)
 
 
 @pytest.mark.parametrize("facts", [{}, {"generation": "none"}, {"generation": 1, "other": 2}, {"generation": object()}])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fusefs.call_messages import BeginCall, EndCall
 from tests.mounted.harness import Daemon, holds_within
 from tools.client import Client
 
@@ -69,6 +70,18 @@ def following(daemon: Daemon) -> Iterator[Follower]:
             yield follower
         finally:
             follower.process.kill()
+
+
+def test_a_call_that_takes_up_its_process_later_is_told_to_begin_once(own_daemon: Daemon) -> None:
+    turn = own_daemon.begin("small", turn="t1")
+    with Client(own_daemon.socket) as client, subprocess.Popen(["sleep", "1000"]) as process:
+        begun = client.begin_call("t1", BeginCall(call="c1"))
+        assert client.begin_call("t1", BeginCall(call="c1", pid=process.pid)).known_by != begun.known_by
+        client.end_call("c1", EndCall(stop=True))
+    own_daemon.end(turn["key"])
+
+    assert holds_within(15, lambda: "ended" in kinds(own_daemon))
+    assert kinds(own_daemon) == ["begun", "call_begun", "call_ended", "ended"]
 
 
 def test_begin_limit_and_end_are_told_to_every_reader(own_daemon: Daemon) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.call_messages import BeginCall, EndCall
 from tests.mounted.compare import outcome
 from tests.mounted.contexts import filled, published, seen
 from tests.mounted.harness import Daemon, holds_within, prepared_daemon
-from tests.mounted.tight import KIB, MIB, TIGHT, begin, kill, soon, turn_of, turns_of
+from tests.mounted.tight import KIB, MIB, TIGHT, begin, end, kill, soon, turn_of, turns_of
 from tests.mounted.workers import another_worker
-from tools.client import Client
+from tools.client import Client, Refused
 
 FAILED = 1
 
@@ -114,6 +115,48 @@ def test_on_a_full_disk_no_turn_begins_but_one_can_be_ended(filesystem: str) -> 
         kill(daemon)
         daemon.start()
         assert os.listdir(daemon.mountpoint / "turns") == [other.key]
+
+
+@pytest.mark.needs_root
+def test_a_call_whose_end_a_full_disk_does_not_take_stays_live_until_it_does() -> None:
+    with daemon_on("ext4") as daemon, turns_of(daemon, "medium", "ada") as (turn,), Client(daemon.socket) as client:
+        pid = daemon.status()["pid"]
+        with subprocess.Popen(["sleep", "1000"]) as process:
+            call = client.begin_call(turn.key, BeginCall(pid=process.pid)).call
+            assert fill_disk(turn.workspace / "big") == "ENOSPC"
+            process.kill()
+        with pytest.raises(Refused, match="full"):
+            client.end_call(call, EndCall(exit_status=7))
+
+        assert holds_within(10, lambda: f"call {call} cannot be ended for now" in daemon.logged())
+
+        assert [live.call for live in client.show(turn.key).calls] == [call]
+        assert daemon.status()["pid"] == pid
+        (turn.workspace / "big").unlink()
+        assert holds_within(10, lambda: client.show(turn.key).calls == [])
+        ended = client.end_call(call, EndCall())
+        assert (ended.how, ended.exit_status) == ("told", 7)
+        assert daemon.status()["pid"] == pid
+        assert daemon.logged().count("cannot be ended for now") == 1
+
+
+@pytest.mark.needs_root
+def test_the_id_of_an_event_that_a_full_disk_did_not_take_is_not_given_again() -> None:
+    with daemon_on("ext4") as daemon, turns_of(daemon, "medium", "ada") as (turn,), Client(daemon.socket) as client:
+        ending = [begin(daemon, "medium", turn=f"ending {number}") for number in range(3)]
+        assert fill_disk(turn.workspace / "big") == "ENOSPC"
+        for each in ending:
+            end(each)
+        assert holds_within(5, lambda: sum(event.kind == "ended" for event in client.events()) == 3)
+        told = {event.id: event for event in client.events()}
+        pid = daemon.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        another_worker(daemon, than=pid)
+
+        assert holds_within(5, lambda: any(event.kind == "worker_restarted" for event in client.events()))
+
+        assert all(told.get(event.id, event) == event for event in client.events())
+        assert "worker_restarted" in [event.kind for event in client.events(since=max(told))]
 
 
 @pytest.mark.needs_root

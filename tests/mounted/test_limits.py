@@ -24,6 +24,7 @@ from tests.mounted.tight import (
     turns_of,
     write_until_refused,
 )
+from tools.client import Client
 
 
 @pytest.fixture
@@ -207,6 +208,24 @@ def test_filling_holes_takes_what_is_new_and_no_more(turn: Turn) -> None:
         assert os.pwrite(file.fileno(), b"z" * BLOCK, 4 * BLOCK) == BLOCK
     assert path.read_bytes() == b"y" * 3 * BLOCK + bytes(BLOCK) + b"z" * BLOCK
     assert turn.charged() == turn.walked()
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("user.fusefs.turn", "EPERM"), ("user.fusefs.new", "EPERM"), ("system.posix_acl_access", None)]
+)
+def test_an_attribute_that_nobody_may_set_is_no_refusal_by_a_limit(turn: Turn, name: str, error: str | None) -> None:
+    def refused() -> list[bytes]:
+        with Client(turn.daemon.socket) as client:
+            return [line for line in client.metrics().splitlines() if line.startswith(b"fusefs_refusals_total{")]
+
+    (turn.workspace / "file").touch()
+    with_room = outcome(turn.workspace / "file", lambda path: os.setxattr(path, name, b"value"))
+    fill(turn)
+    before = refused()
+
+    assert outcome(turn.workspace / "file", lambda path: os.setxattr(path, name, b"value")) == with_room
+    assert error in (None, with_room)
+    assert refused() == before
 
 
 def test_an_attribute_that_needs_a_block_is_refused_at_the_limit(turn: Turn) -> None:

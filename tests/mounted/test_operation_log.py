@@ -341,3 +341,4 @@ def test_a_call_that_its_turn_ends_is_told_too_and_what_was_emptied(client: Clie
 
     found = client.operations({"turn": begun.key}).operations
     assert lines(found) == ["empty . ok", "execute sleep 100 stopped"]
+    assert [one.who for one in found] == [f"uid {os.geteuid()}", "program"]

@@ -1,7 +1,9 @@
 """The end of a call: which files leave, which win, what is said of each, and that the outbox is empty then."""
 
 import os
+import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -241,3 +243,21 @@ def test_verdicts_of_the_end_are_told_as_the_others_are(turn: Giving) -> None:
     reason = "type txt is not one of png, svg, csv, pdf"
     assert turn.told() == {"a.csv": ("kept", None), "notes.txt": ("refused", reason)}
     assert soon(lambda: ("notes.txt", "refused", reason) in turn.events())
+
+
+def test_each_verdict_is_counted_once_also_one_that_only_the_end_of_the_call_gives(turn: Giving) -> None:
+    def counted() -> dict[str, float]:
+        found = re.findall(r'^fusefs_verdicts_total{verdict="(\w+)"} (\S+)$', turn.client.metrics().decode(), re.M)
+        return {verdict: float(count) for verdict, count in found}
+
+    before = counted()
+    for _ in range(2):
+        turn.put(closed_csv=CSV)
+        with suppress(OSError):
+            turn.put(wrong_png=b"none")
+        with (turn.outbox / "open.csv").open("wb", buffering=0) as writing:
+            writing.write(CSV)
+            assert len(turn.taken().attachments) == 2
+
+    after = counted()
+    assert {verdict: after[verdict] - before.get(verdict, 0) for verdict in after} == {"kept": 4, "refused": 2}
