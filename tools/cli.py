@@ -74,4 +74,6 @@ def run(general: General, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from tools import entry
+
+    entry.main()

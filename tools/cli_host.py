@@ -14,7 +14,7 @@ from fusefs.settings import HANG_SECONDS
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds
 from tools import mounting
-from tools.cli_output import Output, command, size
+from tools.cli_output import Output, Seconds, command, size
 from tools.doctor import Check, State, examine
 from tools.exits import Exit
 from tools.mountinfo import located
@@ -108,7 +108,7 @@ LEVEL_HELP = "What it logs: this, and what is more important.  [default: info]"
 @click.option("--no-resend", is_flag=True, help="Do without what Linux 6.9 brought: a worker's death is an error.")
 @click.option("--log-format", type=click.Choice([form.value for form in Form]), default="text", help=FORMAT_HELP)
 @click.option("--log-level", type=click.Choice([level.value for level in Level]), default="info", help=LEVEL_HELP)
-@click.option("--hang-seconds", type=float, default=HANG_SECONDS, hidden=True)
+@click.option("--hang-seconds", type=Seconds(0, 86_400), default=HANG_SECONDS, hidden=True)
 def mount(
     output: Output,
     mountpoint: Path,

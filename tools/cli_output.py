@@ -5,6 +5,7 @@ Standard output holds the answer and nothing else; with --json that is one JSON 
 
 import functools
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,6 +61,17 @@ class General:
 
     as_json: bool
     socket: Path | None
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds within bounds; nan, which compares with nothing, is within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        """The number."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number of seconds; right: {self._describe_range()}.", param, ctx)
+        return seconds
 
 
 def print_json(document: object) -> None:
@@ -137,11 +149,11 @@ def _failure_of(error: ControlError) -> Failure:
 
 def fail(failure: Failure, output: Output) -> NoReturn:
     """Say what went wrong, and end with its exit status."""
+    output.note(f"fusefs: {failure}")
     if output.as_json:
         title = failure.exit.name.lower().replace("_", " ")
         about: object = {"type": "about:blank", "title": title, "detail": str(failure)}
         print_json(about if failure.problem is None else failure.problem.model_dump(exclude_none=True))
-    output.note(f"fusefs: {failure}")
     sys.exit(failure.exit)
 
 
