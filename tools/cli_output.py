@@ -130,10 +130,22 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+class _SocketPath(click.ParamType[Path]):
+    """Where a socket is."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
+        """The path; an empty one would be the folder that one is in."""
+        if not str(value):
+            self.fail("it is empty; right: the path of the daemon's control socket.", param, ctx)
+        return Path(value)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
 socket_option = click.option(
     "--socket",
-    type=Path,
+    type=_SocketPath(),
     metavar="PATH",
     help="The daemon's control socket.  [default: $FUSEFS_SOCKET, else /run/fusefs/control.sock for "
     "root, $XDG_RUNTIME_DIR/fusefs/control.sock for others]",

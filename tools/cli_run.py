@@ -35,6 +35,9 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
         print(f"fusefs: {error}; see  fusefs run --help", file=sys.stderr)
         return FAILED
     report = options.get("report")
+    if socket == "":
+        print("fusefs: --socket: '' is not what it takes", file=sys.stderr)
+        return FAILED
     control = Control(options.get("socket") or socket or default_socket())
     try:
         _seal(report)

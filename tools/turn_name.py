@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -35,10 +36,22 @@ def _beginning_so(names: Iterable[str], incomplete: str) -> list[CompletionItem]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+def _addressed(kind: click.ParamType[str], value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    """An id as the control interface has addresses for."""
+    if not value or "/" in value:
+        right = "an id or key as fusefs turn list has it" if kind.name == "turn" else "an id as fusefs turn show has it"
+        kind.fail(f"{value!r} is the id of no {kind.name}; right: {right}.", param, ctx)
+    return value
+
+
 class TurnName(click.ParamType[str]):
     """A turn's id or key."""
 
     name = "turn"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        """As it is, unless it would be another address."""
+        return _addressed(self, value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The live ones that begin so."""
@@ -49,6 +62,10 @@ class CallName(click.ParamType[str]):
     """A call's id."""
 
     name = "call"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        """As it is, unless it would be another address."""
+        return _addressed(self, value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The live ones that begin so."""
