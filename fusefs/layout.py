@@ -37,6 +37,8 @@ class Layout:
         self.contexts = state / "context"
         self.journal = state / "journal.sqlite"
         try:
+            private.make_folder(state)
+            private.keep_folder(state)
             for folder in (self.turns, self.ended, self.kept):
                 private.make_folder(folder)
             if not os.access(self.turns, os.W_OK | os.X_OK):

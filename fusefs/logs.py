@@ -10,12 +10,14 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import TracebackType
 
 REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
 """The id of the control interface's request that is being worked on."""
@@ -55,11 +57,20 @@ class Logs:
     def begin(self) -> None:
         """Log so from now on, in this process and those forked from it."""
         formatter = JsonLines() if self.form is Form.JSON else TextLines(with_time=not is_journal(os.environ, 2))
-        handler = logging.StreamHandler(sys.stderr)
+        handler = Lines(2)
         handler.setFormatter(Prefixed(formatter) if is_journal(os.environ, 2) else formatter)
         logging.basicConfig(handlers=[handler], level=self.level.value.upper(), force=True)
+        logging.captureWarnings(True)
+        sys.excepthook = _uncaught
+        threading.excepthook = lambda told: _uncaught(told.exc_type, told.exc_value, told.exc_traceback)
         for chatty in ("httpx", "httpcore", "hpack", "h11", "asyncio"):
             logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """What nothing has caught is logged as all else is."""
+    if error is not None and issubclass(kind, Exception):
+        logging.getLogger("fusefs").error("not caught: %r", error, exc_info=(kind, error, trace))
 
 
 def is_journal(environment: Mapping[str, str], descriptor: int) -> bool:
@@ -92,6 +103,58 @@ def subject(record: logging.LogRecord) -> dict[str, str]:
     if (id := REQUEST.get()) is not None:
         about["request"] = id
     return about
+
+
+class Lines(logging.Handler):
+    """Writes each record whole to a descriptor, as far as that takes anything.
+
+    What a full disk took a part of is gone on with before the next record; how many were lost is said when it takes
+    some again. A message that cannot be made of its arguments is told as it stands.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._rest = b""
+        self._lost = 0
+        self._process = os.getpid()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it."""
+        if self._process != os.getpid():  # who was forked has not lost what the other one has
+            self._process, self._rest, self._lost = os.getpid(), b"", 0
+        try:
+            line = self.format(record)
+        except Exception as error:
+            line = self.format(_told(record, "a message cannot be told: %r: %r", record.msg, error))
+        if self._lost:
+            line = (
+                self.format(_told(record, "%d messages before this one could not be written", self._lost)) + "\n" + line
+            )
+        if self._gone_on() and self._put(line.encode(errors="backslashreplace") + b"\n"):
+            self._lost = 0
+        else:
+            self._lost += 1
+
+    def _gone_on(self) -> bool:
+        """Whether nothing is left of an earlier record."""
+        return not self._rest or (self._put(self._rest) and not self._rest)
+
+    def _put(self, data: bytes) -> bool:
+        """Write; False where nothing of it was taken, else what was not is the rest."""
+        left = data
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError:
+            if left == data:
+                return False
+        self._rest = left
+        return True
+
+
+def _told(record: logging.LogRecord, message: str, *arguments: object) -> logging.LogRecord:
+    return logging.LogRecord(record.name, logging.ERROR, record.pathname, record.lineno, message, arguments, None)
 
 
 class TextLines(logging.Formatter):

@@ -25,6 +25,13 @@ def keep(path: Path, mode: int) -> None:
         path.chmod(mode)
 
 
+def keep_folder(path: Path) -> None:
+    """The same for a folder that somebody else may have made, unless it is one for everybody. Raises OSError."""
+    if path.stat().st_mode & stat.S_ISVTX:
+        raise PermissionError(f"{path} is for everybody (sticky): give a folder of its own")
+    keep(path, FOLDER)
+
+
 def make_database(path: Path) -> None:
     """Make an SQLite file where there is none; what SQLite keeps beside it gets the same mode.
 

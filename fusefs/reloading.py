@@ -40,7 +40,10 @@ class Check:
     """The same try, as the supervisor makes it: its own code is at stake, and it may have been told by a signal."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen([*command, *CHECK], stdin=subprocess.DEVNULL)
+        self._said = os.memfd_create("said")  # takes all of it without being read
+        self._process = subprocess.Popen(
+            [*command, *CHECK], stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said
+        )
         self.descriptor = os.pidfd_open(self._process.pid)
         """Readable when it is over."""
 
@@ -49,6 +52,14 @@ class Check:
         """Its exit status; None while it goes on."""
         return self._process.poll()
 
+    @property
+    def said(self) -> str:
+        """What it has said, for people: the end of it, where that is much."""
+        length = os.fstat(self._said).st_size
+        said = os.pread(self._said, _MOST_SAID, max(0, length - _MOST_SAID)).decode(errors="replace").strip()
+        return said or f"exit status {self.status}"
+
     def close(self) -> None:
-        """Let go of its descriptor."""
+        """Let go of its descriptors."""
         os.close(self.descriptor)
+        os.close(self._said)

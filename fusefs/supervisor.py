@@ -272,11 +272,11 @@ class Supervisor:
                 self._reload_asked = False
                 self._check = Check(self._settings.command)
         elif (status := self._check.status) is not None:
+            if status:
+                log.error("not reloaded: %s", self._check.said)
             self._check.close()
             self._check = None
-            if status:
-                log.error("not reloaded: what was said above is in the way")
-            else:
+            if not status:
                 self._replace_itself(worker)
 
     def _replace_itself(self, worker: Worker) -> None:

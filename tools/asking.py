@@ -4,6 +4,7 @@
 http.client 20 ms; this takes none. Everything else uses tools.client.
 """
 
+import errno
 import json
 import os
 import socket
@@ -11,13 +12,15 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from tools import sockets
+
 PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 SECONDS = 60.0  # for an answer; a begin waits for a disk
 TRIES = 4  # of a request whose answer was lost with a worker: several may die one after the other
 
 
 class NotAnswered(Exception):
-    """No daemon answers at the socket, or not as one; str() says why, for people."""
+    """No daemon answers at the socket, or not as one, or not to this user; str() says why, for people."""
 
 
 class _Broken(Exception):
@@ -63,7 +66,9 @@ class Control:
             status, content = self._persist(_request(method, path, body))
         except OSError as error:
             self.close()
-            raise NotAnswered(f"no daemon answers at {self.path}: {error.strerror or error}") from error
+            if error.errno == errno.EACCES:
+                raise NotAnswered(sockets.no_permission(self.path)) from error
+            raise NotAnswered(sockets.no_answer(self.path, error.strerror or str(error))) from error
         try:
             answer: dict[str, Any] = json.loads(content)
         except ValueError as error:

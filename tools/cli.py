@@ -8,6 +8,7 @@ import click
 from fusefs import __version__
 from tools import cli_calls, cli_context, cli_events, cli_host, cli_log, cli_top, cli_turns, cli_usage
 from tools.cli_output import General, json_option, socket_option
+from tools.run_command import Verbatim
 
 
 @click.group(
@@ -63,16 +64,7 @@ for _command in (cli_events.events, cli_log.log, cli_top.top):
     main.add_command(_command)
 
 
-class _Verbatim(click.Command):
-    """A command that is given its words as they are: click would take the lone `--` away."""
-
-    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
-        """Keep the words."""
-        context.params["words"] = words
-        return []
-
-
-@main.command("run", cls=_Verbatim)
+@main.command("run", cls=Verbatim)
 @click.pass_obj
 def run(general: General, words: list[str]) -> None:
     """Run one program in a turn, confined: a whole call."""
@@ -82,4 +74,6 @@ def run(general: General, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from tools import entry
+
+    entry.main()

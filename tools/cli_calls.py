@@ -12,7 +12,7 @@ from fusefs.call_messages import Attachment, BeginCall, CallEnded, EndCall
 from fusefs.messages import ChangeLimits
 from tools.cli_output import Output, command, print_json, size, table
 from tools.exits import Exit, Failure
-from tools.turn_name import TURN
+from tools.turn_name import CALL, TURN
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -37,7 +37,7 @@ def context_options(work: Callable[..., None]) -> Callable[..., None]:
 
 @command("begin")
 @click.argument("turn", type=TURN)
-@click.option("--call", metavar="ID", help="Your own id of the call; one is made where you give none.")
+@click.option("--call", type=CALL, metavar="ID", help="Your own id of the call; one is made where you give none.")
 @click.option("--pid", type=int, metavar="PID", help="A process of the call: all that it starts belongs to it.")
 @click.option("--agent", metavar="A", help="With --user: begin the turn where its id is new.")
 @click.option("--user", metavar="U", help="Whose turn it is to be.")
@@ -54,7 +54,7 @@ def begin(output: Output, turn: str, **fields: object) -> None:
 
 
 @command("end")
-@click.argument("call")
+@click.argument("call", type=CALL)
 @click.option("--exit-status", type=int, metavar="N", help="How its program ended.")
 @click.option("--signal", type=int, metavar="N", help="The signal that ended its program.")
 @click.option("--stop", is_flag=True, default=None, help="Kill what is left of its processes first.")
@@ -70,7 +70,7 @@ def end(output: Output, call: str, **fields: object) -> None:
 
 
 @command("attachments")
-@click.argument("call")
+@click.argument("call", type=CALL)
 @click.option("--save", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write them to DIR.")
 @click.option("--acknowledge", is_flag=True, help="Then have the daemon delete its copies.")
 def attachments(output: Output, call: str, save: Path | None, acknowledge: bool) -> None:

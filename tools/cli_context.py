@@ -19,6 +19,7 @@ from tools.cli_output import Output, command, one_line, size, table
 from tools.context_client import ContextClient
 from tools.context_questions import Whose
 from tools.exits import Exit, Failure
+from tools.turn_name import TURN
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def _published(made: GenerationView) -> str:
 def _whose(work: Callable[..., None]) -> Callable[..., None]:
     """The options by which a context is looked at as somebody sees it."""
     for option in (
-        click.option("--turn", metavar="TURN", help="As this live turn sees it."),
+        click.option("--turn", type=TURN, metavar="TURN", help="As this live turn sees it."),
         click.option("--agent", metavar="A", help="As turns of this agent see it."),
         click.option("--generation", type=click.IntRange(min=1), metavar="N", help="[default: the newest]"),
     ):

@@ -1,5 +1,6 @@
 """The command that tells what happens: events."""
 
+import json
 from datetime import UTC, datetime
 
 import click
@@ -29,5 +30,10 @@ def _line(event: Event) -> str:
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     whose = [name for name in (event.agent, event.user, event.org) if name is not None]
     about = [*([event.turn] if event.turn is not None else []), *([f"({', '.join(whose)})"] if whose else [])]
-    facts = [f"{name}={value}" for name, value in event.details.items()]
+    facts = [f"{name}={_told(value)}" for name, value in event.details.items()]
     return "  ".join([at, f"{event.id:>6}", f"{event.kind:16}", *([" ".join(about)] if about else []), " ".join(facts)])
+
+
+def _told(value: object) -> str:
+    """Text and numbers as they are, what has parts as JSON."""
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)

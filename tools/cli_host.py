@@ -4,7 +4,9 @@ Paths are taken as Path, not as click.Path, which looks at them: in a mount whos
 """
 
 import dataclasses
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -14,9 +16,9 @@ from fusefs.settings import HANG_SECONDS
 from policy.deployment import Agent, Deployment
 from policy.limits import Bounds
 from tools import mounting
-from tools.cli_output import Output, command, size
+from tools.cli_output import Output, Seconds, command, size
 from tools.doctor import Check, State, examine
-from tools.exits import Exit
+from tools.exits import Exit, Failure
 from tools.mountinfo import located
 from tools.reloading import reload as take_up_anew
 from tools.unmounting import umount as take_away
@@ -96,6 +98,18 @@ def _bounds(bounds: Bounds) -> str:
     return f"{size(bounds.bytes)}, {bounds.inodes} inodes"
 
 
+@contextmanager
+def in_log(logs: Logs) -> Iterator[Callable[[str], None]]:
+    """Messages as lines of the log: what becomes the daemon has standard error for nothing else."""
+    logs.begin()
+    log = logging.getLogger("fusefs.mount")
+    try:
+        yield lambda message: log.warning("%s", message)
+    except Failure as failure:
+        log.error("%s", failure)
+        raise SystemExit(failure.exit) from failure
+
+
 FORMAT_HELP = "Of the daemon's log: text, or one JSON object a line.  [default: text]"
 LEVEL_HELP = "What it logs: this, and what is more important.  [default: info]"
 
@@ -108,7 +122,7 @@ LEVEL_HELP = "What it logs: this, and what is more important.  [default: info]"
 @click.option("--no-resend", is_flag=True, help="Do without what Linux 6.9 brought: a worker's death is an error.")
 @click.option("--log-format", type=click.Choice([form.value for form in Form]), default="text", help=FORMAT_HELP)
 @click.option("--log-level", type=click.Choice([level.value for level in Level]), default="info", help=LEVEL_HELP)
-@click.option("--hang-seconds", type=float, default=HANG_SECONDS, hidden=True)
+@click.option("--hang-seconds", type=Seconds(0, 86_400), default=HANG_SECONDS, hidden=True)
 def mount(
     output: Output,
     mountpoint: Path,
@@ -126,10 +140,11 @@ def mount(
     """
     survival = mounting.Survival(no_resend, hang_seconds)
     logs = Logs(Form(log_format), Level(log_level))
-    plan = mounting.plan(mountpoint, config, state, output.socket, survival, logs)
-    mounting.prepare(plan, output.note)
-    if foreground:
-        mounting.run_in_foreground(plan)
+    with in_log(logs) if foreground else nullcontext(output.note) as note:
+        plan = mounting.plan(mountpoint, config, state, output.socket, survival, logs)
+        mounting.prepare(plan, note)
+        if foreground:
+            mounting.run_in_foreground(plan)
     ready = mounting.start(plan.command(), plan.log)
     document = {
         "mountpoint": str(plan.mountpoint),

@@ -10,13 +10,14 @@ from fusefs.call_messages import MOST_PAGES, Operation, Operations
 from fusefs.operation_kinds import Op
 from tools.cli_output import Output, command, one_line
 from tools.exits import Exit, Failure
+from tools.turn_name import TURN
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @command("log")
-@click.option("--turn", metavar="T", help="Of this turn: its id, or the key.")
+@click.option("--turn", type=TURN, metavar="T", help="Of this turn: its id, or the key.")
 @click.option("--user", metavar="U", help="Of this user's turns.")
 @click.option(
     "--op", type=click.Choice([op.value for op in Op]), metavar="NAME", help=f"Of this kind: {', '.join(Op)}."

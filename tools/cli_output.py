@@ -5,6 +5,7 @@ Standard output holds the answer and nothing else; with --json that is one JSON 
 
 import functools
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,6 +61,17 @@ class General:
 
     as_json: bool
     socket: Path | None
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds within bounds; nan, which compares with nothing, is within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        """The number."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number of seconds; right: {self._describe_range()}.", param, ctx)
+        return seconds
 
 
 def print_json(document: object) -> None:
@@ -118,10 +130,22 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+class _SocketPath(click.ParamType[Path]):
+    """Where a socket is."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
+        """The path; an empty one would be the folder that one is in."""
+        if not str(value):
+            self.fail("it is empty; right: the path of the daemon's control socket.", param, ctx)
+        return Path(value)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
 socket_option = click.option(
     "--socket",
-    type=Path,
+    type=_SocketPath(),
     metavar="PATH",
     help="The daemon's control socket.  [default: $FUSEFS_SOCKET, else /run/fusefs/control.sock for "
     "root, $XDG_RUNTIME_DIR/fusefs/control.sock for others]",
@@ -137,11 +161,11 @@ def _failure_of(error: ControlError) -> Failure:
 
 def fail(failure: Failure, output: Output) -> NoReturn:
     """Say what went wrong, and end with its exit status."""
+    output.note(f"fusefs: {failure}")
     if output.as_json:
         title = failure.exit.name.lower().replace("_", " ")
         about: object = {"type": "about:blank", "title": title, "detail": str(failure)}
         print_json(about if failure.problem is None else failure.problem.model_dump(exclude_none=True))
-    output.note(f"fusefs: {failure}")
     sys.exit(failure.exit)
 
 

@@ -21,7 +21,7 @@ REFUSED_STATUSES = (409, 410, 422, 507)  # as tools.cli_output has it
 
 
 class NoReport(Exception):
-    """There is nothing to write a report to."""
+    """There is nothing to write a report to, or it takes none; str() says why, for people."""
 
 
 def main(words: Sequence[str], socket: str | None = None) -> int:
@@ -35,6 +35,9 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
         print(f"fusefs: {error}; see  fusefs run --help", file=sys.stderr)
         return FAILED
     report = options.get("report")
+    if socket == "":
+        print("fusefs: --socket: '' is not what it takes", file=sys.stderr)
+        return FAILED
     control = Control(options.get("socket") or socket or default_socket())
     try:
         _seal(report)
@@ -47,7 +50,10 @@ def main(words: Sequence[str], socket: str | None = None) -> int:
         return _failed(report, status, str(problem), problem.status)
     except (NotAnswered, Impossible, ProgramMissing, BindRefused, OSError) as error:
         return _failed(report, FAILED, str(error))
-    _tell(report, {"status": done.status, "end": done.end})
+    try:
+        _tell(report, {"status": done.status, "end": done.end})
+    except NoReport as error:
+        return _failed(None, FAILED, str(error))
     if report is None:
         _say(done)
     if done.interrupted:
@@ -99,13 +105,20 @@ def _say(done: Done) -> None:
 
 
 def _failed(report: int | None, status: int, why: str, problem: int | None = None) -> int:
+    try:
+        _tell(report, {"status": status, "error": why, "problem": problem})
+    except NoReport as error:
+        print(f"fusefs: {error}", file=sys.stderr)
+        report = None
     if report is None:
         print(f"fusefs: {why}", file=sys.stderr)
-    _tell(report, {"status": status, "error": why, "problem": problem})
     return status
 
 
 def _tell(report: int | None, document: dict[str, Any]) -> None:
     if report is not None:
-        with open(report, "w", encoding="utf-8") as stream:
-            json.dump(document, stream)
+        try:
+            with open(report, "w", encoding="utf-8") as stream:
+                json.dump(document, stream)
+        except OSError as error:
+            raise NoReport(f"--report: cannot write to {report}: {error.strerror}") from error

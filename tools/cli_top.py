@@ -6,7 +6,7 @@ import time
 import click
 
 from fusefs.messages import UsageBy
-from tools.cli_output import Output, command
+from tools.cli_output import Output, Seconds, command
 from tools.exits import Exit, Failure
 from tools.top_rows import Look, Sort, Wanted, document, frame, look, rows
 from tools.usage_table import width_of_output
@@ -20,7 +20,7 @@ from tools.usage_table import width_of_output
 @click.option("--filter", "wanted", default="", metavar="TEXT", help="Only what has this in one of its names.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 3600),
+    type=Seconds(0.1, 3600),
     default=1.0,
     metavar="S",
     help="Seconds between looks.  [default: 1]",

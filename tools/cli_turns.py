@@ -24,7 +24,7 @@ _HOW = {"asked": ", as was asked", "expired": ", past its deadline", "lost": ", 
 @click.option("--agent", required=True, metavar="A", help="The agent whose limits hold.")
 @click.option("--user", required=True, metavar="U", help="Whose turn it is.")
 @click.option("--org", metavar="O", help="The user's organisation.  [default: default]")
-@click.option("--turn", metavar="ID", help="Your own id of the turn; one is made where you give none.")
+@click.option("--turn", type=TURN, metavar="ID", help="Your own id of the turn; one is made where you give none.")
 @click.option("--deadline-seconds", type=float, metavar="N", help="End it so long from now.  [default: the agent's]")
 @click.option("--uid", type=int, metavar="N", help="Owner of the workspace, with --gid.  [default: you]")
 @click.option("--gid", type=int, metavar="N", help="Group of the workspace, with --uid.")

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,15 +16,19 @@ from fusefs.cgroups import Cgroup
 from fusefs.messages import DaemonInfo
 from fusefs.session import FEATURES, RESEND, Feature
 from tools import confine, host, surroundings
-from tools.client import Client, ControlError
+from tools.client import Client, ControlError, SocketForbidden
 
 ASK_SECONDS = 5.0
 
 
 class State(StrEnum):
-    """What a check found. Without what is `missing` fusefs does not run; without `absent` it does less."""
+    """What a check found. Without what is `missing` fusefs does not run; without `absent` it does less.
+
+    `unknown`: this user may not look.
+    """
 
     OK = "ok"
+    UNKNOWN = "unknown"
     ABSENT = "absent"
     MISSING = "missing"
 
@@ -42,7 +45,8 @@ class Check:
 
 def examine(state: Path, socket: Path) -> list[Check]:
     """Every check, in the order in which they matter; `state` is where the workspaces would be kept."""
-    daemon = _ask(socket)
+    answer = _ask(socket)
+    daemon = answer if isinstance(answer, DaemonInfo) else None
     return [
         _from_probe(host.DEVICE, "can be opened", host.device(), State.MISSING),
         _from_probe("right to mount", _how_mounted(), host.mount_right(), State.MISSING),
@@ -54,7 +58,7 @@ def examine(state: Path, socket: Path) -> list[Check]:
         Check("kernel", State.OK, f"Linux {platform.release()}"),
         *(_feature(feature, daemon) for feature in FEATURES),
         _death(daemon),
-        _daemon(daemon, socket),
+        _daemon(answer),
     ]
 
 
@@ -125,7 +129,7 @@ def _cgroups() -> Check:
 def _attributes(state: Path) -> Check:
     """Whether files in the state directory, or in what it will be made in, can have `user.` attributes."""
     name = "extended attributes"
-    place = next(folder for folder in (state, *state.parents) if folder.is_dir())
+    place = next(folder for folder in (state, *state.parents) if os.path.isdir(folder))  # also where we may not look
     try:
         with tempfile.TemporaryFile(dir=place) as probe:
             os.setxattr(probe.fileno(), "user.fusefs.probe", b"1")
@@ -159,17 +163,22 @@ def _death(daemon: DaemonInfo | None) -> Check:
     return Check(name, State.ABSENT, found, f"Linux {resend.since} or later, and no --no-resend")
 
 
-def _daemon(daemon: DaemonInfo | None, socket: Path) -> Check:
-    if daemon is None:
-        return Check("daemon", State.ABSENT, f"none answers at {socket}", "fusefs mount MNT")
+def _daemon(daemon: DaemonInfo | ControlError) -> Check:
+    if isinstance(daemon, SocketForbidden):
+        remedy = "as root, usermod --append --groups GROUP USER with the operator group (fusefs), then log in anew"
+        return Check("daemon", State.UNKNOWN, str(daemon), remedy)
+    if isinstance(daemon, ControlError):
+        return Check("daemon", State.ABSENT, str(daemon), "fusefs mount MNT")
     pids = f"pid {daemon.supervisor_pid}, worker {daemon.pid}"
     return Check("daemon", State.OK, f"{daemon.version}, {pids}, at {daemon.mountpoint}")
 
 
-def _ask(socket: Path) -> DaemonInfo | None:
-    with suppress(ControlError), Client(socket, timeout=ASK_SECONDS) as client:
-        return client.daemon()
-    return None
+def _ask(socket: Path) -> DaemonInfo | ControlError:
+    try:
+        with Client(socket, timeout=ASK_SECONDS) as client:
+            return client.daemon()
+    except ControlError as error:
+        return error
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 import os
 import sys
 
+from tools.standard_output import fill, guarded
+
 
 def main() -> None:
     """Run the command line of this process."""
@@ -10,14 +12,18 @@ def main() -> None:
     socket, rest = _ahead(words)
     if rest[:1] == ["run"]:
         from tools.cli_run import main as run
+        from tools.held import FAILED
 
-        status = run(rest[1:], socket)
-        if sys.stdout is not None:  # None where it was closed before we began
-            sys.stdout.flush()
+        with guarded(FAILED):
+            status = run(rest[1:], socket)
+            if sys.stdout is not None:  # None where it was closed before we began
+                sys.stdout.flush()
         os._exit(status)  # all is closed; to take the interpreter down in order is of no use, and takes time
+    fill()
     from tools.cli import main as others
 
-    others()
+    with guarded(1):  # Exit.FAILED, which is not imported for this
+        others()
 
 
 def _ahead(words: list[str]) -> tuple[str | None, list[str]]:

@@ -99,8 +99,12 @@ def prepare(plan: Plan, note: Callable[[str], None]) -> None:
         return  # it is mounted, and asking anything of the mountpoint would wait for the daemon
     _clear(plan.mountpoint, note)
     if not plan.mountpoint.is_dir():
-        there = "is not a directory" if plan.mountpoint.exists() else "does not exist; make the directory first"
-        raise Failure(f"{plan.mountpoint} {there}")
+        there = (
+            "is not a directory"
+            if plan.mountpoint.exists()
+            else f"does not exist; make it first: mkdir -p {plan.mountpoint}"
+        )
+        raise Failure(f"{plan.mountpoint} {there}", Exit.USAGE)
     if os.geteuid() != 0 and not os.access(plan.mountpoint, os.W_OK):
         raise Failure(f"{plan.mountpoint} is not yours to mount on: fusermount3 wants it writable")
     try:

@@ -68,11 +68,9 @@ def explained(socket: Path) -> Iterator[None]:
     except httpx.TransportError as error:
         cause = _system_error(error)
         if cause is not None and cause.errno == errno.EACCES:
-            raise SocketForbidden(f"no permission for {socket}: only root and the operator group may use it") from error
-        if os.path.isfile(socket):
-            raise DaemonUnreachable(f"{socket} is not a socket") from error
+            raise SocketForbidden(sockets.no_permission(os.fspath(socket))) from error
         reason = str(error) if cause is None or cause.errno is None else os.strerror(cause.errno)
-        raise DaemonUnreachable(f"no daemon answers at {socket}: {reason}") from error
+        raise DaemonUnreachable(sockets.no_answer(os.fspath(socket), reason)) from error
 
 
 def _system_error(error: BaseException | None) -> OSError | None:

@@ -45,6 +45,12 @@ def _confine(text: str) -> str:
     return text
 
 
+def _some(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
 def _text(text: str) -> str:
     text.encode()  # UnicodeEncodeError for what is not UTF-8
     return text
@@ -58,7 +64,7 @@ def _seconds(text: str) -> float:
 
 
 KINDS: Mapping[str, Callable[[str], Any]] = {
-    "socket": str,
+    "socket": _some,
     **dict.fromkeys(("agent", "user", "org", "call"), _text),
     **dict.fromkeys(("deadline-seconds", "timeout"), _seconds),
     **dict.fromkeys(("uid", "gid", "report"), int),

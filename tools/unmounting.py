@@ -36,6 +36,10 @@ def umount(mountpoint: Path, socket: Path) -> int | None:
     if pid is None:
         _unmount(mountpoint, lazily=False)
         return None
+    if _is_stopped(pid):
+        raise Failure(
+            f"{mountpoint}: its daemon (pid {pid}) is stopped, and would not end: kill -CONT {pid} comes first"
+        )
     # Watched from before the unmount on: afterwards the number could already mean another process.
     with watch(pid) as daemon:
         _unmount(mountpoint, lazily=False)
@@ -66,6 +70,9 @@ def _unmount(mountpoint: Path, *, lazily: bool) -> None:
     except OSError as error:
         if error.errno == errno.EBUSY and (users := _named(mountpoint)):
             raise Failure(f"{mountpoint} is in use by {users}") from error
+        if os.geteuid() != 0:
+            whose = "only root and who mounted it may, and nobody while it is in use"
+            raise Failure(f"cannot unmount {mountpoint}: {whose} ({error.strerror})") from error
         raise Failure(f"cannot unmount {mountpoint}: {error.strerror}") from error
 
 
@@ -86,6 +93,13 @@ def _users(mountpoint: str) -> Iterator[int]:
                 target = os.readlink(link)
                 if target == mountpoint or target.startswith(mountpoint + "/"):
                     yield int(process.name)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger."""
+    with suppress(OSError):
+        return Path("/proc", str(pid), "stat").read_text().rpartition(") ")[2][:1] in ("T", "t")
+    return False
 
 
 def _name(pid: int) -> str:

@@ -132,3 +132,40 @@ def test_a_level_is_where_it_begins(form: Form, level: Level, said: int, tmp_pat
 def test_the_defaults_need_no_options() -> None:
     assert Logs().options == []
     assert Logs(Form.JSON, Level.DEBUG).options == ["--log-format", "json", "--log-level", "debug"]
+
+
+TOO_LITTLE_ROOM = """
+import logging, os, resource, threading, warnings
+from fusefs.logs import Form, Logs
+Logs(Form.JSON).begin()
+log = logging.getLogger("fusefs.x")
+log.info("first")
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.fstat(2).st_size + 40, hard))  # a part of a line fits
+for number in range(3):
+    log.info("number %d", number)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+log.info("last")
+log.info("%d", "no number")
+warnings.warn("a warning")
+thread = threading.Thread(target=lambda: 1 / 0)
+thread.start()
+thread.join()
+raise ValueError("not caught")
+"""
+
+
+def test_json_is_one_object_a_line_whatever_happens(tmp_path: Path) -> None:
+    """A disk that is full for a while, a message that is none, a warning, an error that nothing has caught."""
+    log = tmp_path / "log"
+    with open(log, "a") as stderr:
+        done = subprocess.run([sys.executable, "-c", TOO_LITTLE_ROOM], cwd=ROOT, stderr=stderr, check=False, timeout=60)
+
+    assert done.returncode == 1
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    messages = [line["message"].splitlines()[0] for line in told]
+    assert messages[:4] == ["first", "number 0", "2 messages before this one could not be written", "last"]
+    assert messages[4].startswith("a message cannot be told: '%d'")
+    assert messages[5].endswith("UserWarning: a warning")
+    assert messages[6:] == ["not caught: ZeroDivisionError('division by zero')", "not caught: ValueError('not caught')"]
+    assert "ValueError: not caught" in told[-1]["error"]

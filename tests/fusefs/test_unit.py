@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parents[2] / "systemd" / "fusefs.service"
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "systemd" / "fusefs.service"
+OPERATIONS = ROOT / "docs" / "operations.md"
+PACKAGES = {"bwrap": "bubblewrap", "jq": "jq", "getfattr": "attr", "sqlite3": "sqlite3", "curl": "curl", "ps": "procps"}
+"""What the examples of the docs call that no bare Debian has, and what brings it."""
 
 OWN_MOUNTS = (
     "BindPaths",
@@ -55,3 +59,30 @@ def test_it_has_no_mounts_of_its_own() -> None:
 
     assert set(parser["Service"]) & set(OWN_MOUNTS) == set()
     assert parser["Service"]["KillMode"] == "mixed"
+
+
+def examples() -> list[str]:
+    """The lines of code blocks in docs/operations.md."""
+    return [line.strip() for line in OPERATIONS.read_text().splitlines() if line.startswith("    ")]
+
+
+def test_the_docs_make_what_the_unit_names() -> None:
+    lines = examples()
+    (start,) = (line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart="))
+    program, *_, config, mountpoint = start.removeprefix("ExecStart=").split()
+    (made,) = (line.split()[2:] for line in lines if line.startswith("mkdir -p "))
+
+    assert {mountpoint, str(Path(config).parent)} <= set(made)
+    assert f"fusefs check {config}" in lines
+    assert f"ln -s {program} /usr/local/bin/fusefs" in lines
+    for wanted in ("groupadd --system fusefs", "systemctl enable --now fusefs", "systemctl daemon-reload"):
+        assert any(line.startswith(wanted) for line in lines), wanted
+
+
+def test_the_docs_install_what_their_examples_call() -> None:
+    lines = examples()
+    installed = {word for line in lines if line.startswith("apt-get install ") for word in line.split("#")[0].split()}
+
+    for program, package in PACKAGES.items():
+        assert any(program in line for line in lines) or program in ("bwrap", "ps"), program
+        assert package in installed

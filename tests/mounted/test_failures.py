@@ -18,7 +18,7 @@ from tests.mounted.tight import KIB, MIB, TIGHT, begin, end, kill, soon, turn_of
 from tests.mounted.workers import another_worker
 from tools.client import Client, Refused
 
-FAILED = 1
+FAILED, WRONG = 1, 2
 
 
 def run(*command: str | Path) -> None:
@@ -259,15 +259,16 @@ def test_a_host_that_lacks_something_is_told(surroundings: str) -> None:
 
 def test_a_busy_mountpoint_and_a_busy_state_are_told(tight: Daemon) -> None:
     with turn_of(tight, "small") as turn, prepared_daemon(TIGHT) as other:
-        for mountpoint, state, said in (
-            (tight.mountpoint, other.state, f"{tight.mountpoint} is mounted already"),
-            (other.mountpoint, tight.state, f"{tight.state} is in use by another daemon (pid {tight.processes()[0]})"),
-            (other.base / "none", other.state, f"{other.base / 'none'} does not exist"),
-            (other.config, other.state, f"{other.config} is not a directory"),
+        in_use = f"{tight.state} is in use by another daemon (pid {tight.processes()[0]})"
+        for mountpoint, state, status, said in (
+            (tight.mountpoint, other.state, FAILED, f"{tight.mountpoint} is mounted already"),
+            (other.mountpoint, tight.state, FAILED, in_use),
+            (other.base / "none", other.state, WRONG, f"{other.base / 'none'} does not exist"),
+            (other.config, other.state, WRONG, f"{other.config} is not a directory"),
         ):
             done = other.fusefs("mount", mountpoint, "--state", state)
 
-            assert (done.returncode, done.stdout) == (FAILED, "")
+            assert (done.returncode, done.stdout) == (status, "")
             assert said in done.stderr
             assert not other.is_mounted()
             assert other.processes() == []

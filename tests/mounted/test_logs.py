@@ -68,3 +68,20 @@ def test_a_message_about_a_turn_names_it(stopped_daemon: Daemon) -> None:
     stopped_daemon.start("--log-format", "json")
 
     assert [line["turn"] for line in lines(stopped_daemon) if "lost its tree" in line["message"]] == ["lost"]
+
+
+def test_a_reload_that_is_refused_is_a_line_like_others(stopped_daemon: Daemon) -> None:
+    stopped_daemon.start("--log-format", "json")
+    supervisor = stopped_daemon.status()["supervisor_pid"]
+    stopped_daemon.config.write_text('[[agents]]\nid = "no name"\n')
+    os.kill(supervisor, signal.SIGHUP)
+
+    assert holds_within(15, lambda: any("not reloaded" in line["message"] for line in lines(stopped_daemon)))
+    assert str(stopped_daemon.config) in lines(stopped_daemon)[-1]["message"]
+
+
+def test_what_is_wrong_before_it_mounts_is_a_line_like_others(stopped_daemon: Daemon) -> None:
+    done = stopped_daemon.fusefs("mount", stopped_daemon.base / "none", "--foreground", "--log-format", "json")
+
+    assert done.returncode == 2
+    assert json.loads(done.stderr)["message"].startswith(f"{stopped_daemon.base / 'none'} does not exist")

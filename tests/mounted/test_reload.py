@@ -38,7 +38,7 @@ def test_reload_with_a_broken_configuration_changes_nothing(own_daemon: Daemon) 
     assert str(own_daemon.config) in done.stderr
 
     os.kill(told["supervisor_pid"], signal.SIGHUP)
-    assert holds_within(15, lambda: "not reloaded: what was said above is in the way" in own_daemon.logged())
+    assert holds_within(15, lambda: f"not reloaded: {own_daemon.config}" in own_daemon.logged())
     assert own_daemon.status()["pid"] == told["pid"]
     own_daemon.begin()
 

@@ -3,6 +3,9 @@
 import stat
 from pathlib import Path
 
+import pytest
+
+from fusefs.layout import Layout, StateUnusable
 from tests.mounted.contexts import filled, published
 from tests.mounted.harness import Daemon, prepared_daemon
 
@@ -70,3 +73,23 @@ def test_folders_above_the_state_and_the_socket_are_made_with_a_mode(tmp_path: P
 
         for folder in (socket.parent, socket.parent.parent):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_a_state_directory_that_was_open_to_others_is_not_any_more(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o755)
+
+    Layout(state)
+
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_a_folder_for_everybody_is_no_state_directory(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+
+    with pytest.raises(StateUnusable, match=r"is for everybody \(sticky\): give a folder of its own"):
+        Layout(tmp_path)
+
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
+    assert list(tmp_path.iterdir()) == []

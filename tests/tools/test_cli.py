@@ -141,6 +141,22 @@ def test_wrong_usage_is_exit_2(fusefs: Cli, command: tuple[str, ...], said: str)
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("turn", "show", ""), "'' is the id of no turn; right: an id or key as fusefs turn list has it"),
+        (("turn", "show", "a/b"), "'a/b' is the id of no turn"),
+        (("call", "end", "a/b"), "'a/b' is the id of no call"),
+        (("--socket", "", "usage"), "it is empty; right: the path of the daemon's control socket"),
+    ],
+)
+def test_what_can_be_no_id_and_no_path_is_said(words: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(main, words)
+
+    assert done.exit_code == 2
+    assert said in done.output
+
+
 def test_arguments_that_are_not_utf8_are_no_crash(daemon: FakeDaemon, fusefs: Cli) -> None:
     shown = fusefs("turn", "show", b"\xff", "--json")
     begun = fusefs("turn", "begin", "--agent", "guide", "--user", b"\xff")

@@ -160,29 +160,31 @@ def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path, length: int) -> No
 
 @pytest.mark.needs_root
 @pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
-def test_a_socket_that_is_not_ours_to_use_is_not_called_a_missing_daemon(daemon: FakeDaemon) -> None:
+@pytest.mark.parametrize("words", [("usage",), ("run", "t1", "--", "true"), ("doctor",)], ids=" ".join)
+def test_a_socket_that_is_not_ours_to_use_is_not_called_a_missing_daemon(
+    daemon: FakeDaemon, words: tuple[str, ...]
+) -> None:
     for folder in daemon.socket.parents:
         if folder.stat().st_uid == os.getuid() and folder != Path("/tmp"):
             folder.chmod(folder.stat().st_mode | 0o711)
     program = """
-import os, pathlib, sys
-from tools.client import Client, SocketForbidden
-client = Client(pathlib.Path(sys.argv[1]))
+import os, sys
+from tools import cli, cli_run, confine, entry, terminal_filter  # a user may not be able to read where they lie
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-try:
-    client.daemon()
-except SocketForbidden as error:
-    print(error)
+entry.main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, str(daemon.socket)],
+        [sys.executable, "-c", program, *words],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FUSEFS_SOCKET": str(daemon.socket)},
         check=False,
     )
 
-    assert "only root and the operator group may use it" in done.stdout
+    told = done.stdout if words == ("doctor",) else done.stderr
+    assert f"no permission for {daemon.socket}: only root and the operator group may use it" in told
+    assert "no daemon answers" not in told
+    assert words != ("doctor",) or "unknown  daemon" in told
 
 
 def test_the_socket_of_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

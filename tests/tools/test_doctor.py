@@ -9,13 +9,14 @@ import pytest
 
 from tests.tools.conftest import Cli, document
 from tools import host
+from tools.client import DaemonUnreachable
 from tools.doctor import Check, State, examine
 
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     # httpcore leaves the socket of a failed connect to the garbage collector; here nobody listens anyway.
-    monkeypatch.setattr("tools.doctor._ask", lambda socket: None)
+    monkeypatch.setattr("tools.doctor._ask", lambda socket: DaemonUnreachable(f"no daemon answers at {socket}"))
 
 
 def found(tmp_path: Path) -> dict[str, Check]:

@@ -139,6 +139,12 @@ def test_people_get_a_line_an_event(happened: FakeDaemon, fusefs: Cli) -> None:
     assert published.split("  ", 1)[1].split() == ["2", "published", "(acme)", "generation=4"]
 
 
+def test_what_has_parts_is_told_as_json(daemon: FakeDaemon, fusefs: Cli) -> None:
+    daemon.tell(Kind.LIMITS_CHANGED, turn="t1", key="k", agent="guide", user="ada", org="acme", limits={"turn": 4096})
+
+    assert fusefs("events").stdout.rstrip().endswith('  limits={"turn": 4096}')
+
+
 def test_json_is_an_object_a_line(happened: FakeDaemon, fusefs: Cli) -> None:
     lines = fusefs("events", "--json", "--since", "1").stdout.splitlines()
 

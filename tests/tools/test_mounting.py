@@ -58,10 +58,10 @@ def test_no_helper_is_said_where_one_is_needed(
 def test_a_mountpoint_must_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(Failure, match="file is not a directory"):
-        prepare(plan(tmp_path, tmp_path / "file"), print)
-    with pytest.raises(Failure, match="none does not exist"):
-        prepare(plan(tmp_path, tmp_path / "none"), print)
+    for name, said in (("file", "file is not a directory"), ("none", "none does not exist; make it first: mkdir -p /")):
+        with pytest.raises(Failure, match=said) as wrong:
+            prepare(plan(tmp_path, tmp_path / name), print)
+        assert wrong.value.exit is Exit.USAGE, "a service manager is not to try that again and again"
 
 
 @needs_mount

@@ -84,6 +84,25 @@ def test_a_stopped_daemon_is_said_by_mount_and_umount(fusefs: Cli, mountpoint: P
 
 
 @needs_mount
+def test_a_stopped_supervisor_is_said_and_the_mount_stays(
+    daemon: FakeDaemon, mountpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.unmounting.life", lambda place: Life.LIVE)
+    device = mount_without_daemon(mountpoint)
+    with subprocess.Popen(["sleep", "60"]) as serving:
+        daemon.info.update(mountpoint=str(mountpoint), supervisor_pid=serving.pid)
+        os.kill(serving.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, serving.pid, os.WSTOPPED | os.WNOWAIT)
+        try:
+            with pytest.raises(Failure, match=rf"is stopped, and would not end: kill -CONT {serving.pid} comes first"):
+                umount(mountpoint, daemon.socket)
+            assert topmost(mountpoint) is not None
+        finally:
+            serving.kill()
+    os.close(device)
+
+
+@needs_mount
 def test_a_mount_in_use_is_said_with_who_uses_it(
     daemon: FakeDaemon, mountpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

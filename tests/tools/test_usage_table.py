@@ -1,9 +1,13 @@
 """The table of accounts: what is in it, in which order, and in which width."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from fusefs.messages import Account, AccountKind
+from fusefs.operator_messages import Largest
 from tools import usage_table
+from tools.cli_largest import largest_lines
 from tools.usage_table import bar, display_width, fullest_first, lines, percent, share, short_size, shortened
 
 KIB = 1024
@@ -139,3 +143,27 @@ def test_a_long_name_loses_its_middle(name: str, cells: int, cut: str) -> None:
 def test_no_colours_and_any_width_where_there_is_no_terminal() -> None:
     assert usage_table.width_of_output() is None
     assert not usage_table.is_coloured()
+
+
+def test_the_largest_are_counted_as_people_count() -> None:
+    folder = {"bytes": 4096, "path": "d1/d2", "entries": 1, "complete": False}
+    whole = {**folder, "path": "d1", "entries": 2, "complete": True}
+    told = list(
+        largest_lines(
+            Largest.model_construct(
+                folders=[SimpleNamespace(**folder), SimpleNamespace(**whole)],
+                files=[],
+                deleted_open=SimpleNamespace(files=1, bytes=4096),
+                unreadable=[],
+                unreadable_count=0,
+                cut_by_entries=False,
+                cut_by_levels=False,
+            )
+        )
+    )
+
+    assert [line.split() for line in told[2:4]] == [
+        ["at", "least", "4k", "1", "name", "d1/d2"],
+        ["4k", "2", "names", "d1"],
+    ]
+    assert told[-1] == "deleted, but open: 1 file, 4k"
