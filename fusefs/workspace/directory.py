@@ -36,10 +36,9 @@ _MAKEABLE = frozenset({stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK})
 
 
 class WorkspaceDirectory(Entry, WritableDirectory):
-    """A directory.
+    """A directory: `open_descriptor` is -1 while it has none; `group` is what new entries inherit (set-gid), or -1.
 
-    `open_descriptor` is -1 while it has none; `children` counts the names in it that entries are reached by, and
-    keeps it known as long as there are any; `group` is what new entries inherit from a set-gid directory, or -1.
+    `children` counts the names in it that entries are reached by, and keeps it known as long as there are any.
     """
 
     __slots__ = ("children", "copy", "group", "open_descriptor")
@@ -48,8 +47,7 @@ class WorkspaceDirectory(Entry, WritableDirectory):
     def __init__(
         self, workspace: "Workspace", st: os.stat_result, parent: "WorkspaceDirectory | None", name: bytes
     ) -> None:
-        self.children = 0
-        self.open_descriptor = -1
+        self.children, self.open_descriptor = 0, -1
         self.copy = Copy(not workspace.resumed)
         self.group = backing.inherited_group(st)
         super().__init__(workspace, st, parent or self, name)
