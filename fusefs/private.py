@@ -26,10 +26,12 @@ def keep(path: Path, mode: int) -> None:
 
 
 def keep_folder(path: Path) -> None:
-    """The same for a folder that somebody else may have made, unless it is one for everybody. Raises OSError."""
-    if path.stat().st_mode & stat.S_ISVTX:
-        raise PermissionError(f"{path} is for everybody (sticky): give a folder of its own")
-    keep(path, FOLDER)
+    """The same for a folder that somebody else may have made, unless it is one for everybody. Raises OSError.
+
+    Such a one (sticky: /tmp, the top of a tmpfs) stays as it is; what is made in it is private.
+    """
+    if not path.stat().st_mode & stat.S_ISVTX:
+        keep(path, FOLDER)
 
 
 def make_database(path: Path) -> None:

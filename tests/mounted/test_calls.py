@@ -20,7 +20,6 @@ from tests.mounted.programs import NOBODY, STOPPING, Program, program
 from tests.mounted.tight import KIB, MIB, begin, end, kill, turn_of
 from tools.client import Client, Refused
 
-KTHREADD = Path("/proc/2/comm").exists() and Path("/proc/2/comm").read_text() == "kthreadd\n"
 SECONDS_TO_STOP = 2.0  # from issue 4, "It must reach"
 FAILED, REFUSED = 1, 4
 
@@ -49,16 +48,6 @@ def ended(client: Client, started: Program) -> CallEnded:
 
 def has_written_later(started: Program) -> bool:
     return (Path(started.call.workspace) / "later").exists()
-
-
-@pytest.mark.skipif(not KTHREADD, reason="a PID namespace without kernel threads")
-@pytest.mark.parametrize("pid", [2, 3])
-def test_a_thread_of_the_kernel_is_no_process_of_a_call(stopping: Daemon, client: Client, pid: int) -> None:
-    with turn_of(stopping, "small") as turn:
-        with pytest.raises(Refused, match=f"process {pid} is a thread of the kernel") as refused:
-            client.begin_call(turn.key, BeginCall(pid=pid))
-        assert refused.value.problem.status == 403
-        assert client.show(turn.key).calls == []
 
 
 @pytest.mark.parametrize("line", [IGNORES_TERM, FORKS_TWICE, FILLS])

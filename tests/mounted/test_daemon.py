@@ -156,7 +156,7 @@ def test_a_missing_mountpoint_is_told(stopped_daemon: Daemon) -> None:
     stopped_daemon.mountpoint.rmdir()
     done = stopped_daemon.mount()
 
-    assert done.returncode == FAILED
+    assert done.returncode == USAGE
     assert str(stopped_daemon.mountpoint) in done.stderr
     stopped_daemon.mountpoint.touch()
     assert "not a directory" in stopped_daemon.mount().stderr
