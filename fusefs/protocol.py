@@ -5,8 +5,6 @@ it is about, and a body of its own form. `REQUESTS` tells for each kind the hand
 arguments; of every other kind the kernel is told that it is not known (ENOSYS), and asks no more.
 """
 
-import errno
-import os
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -18,8 +16,7 @@ IN_HEADER = struct.Struct("<IIQQIIIHH")
 BODY = IN_HEADER.size
 Header: TypeAlias = tuple[int, ...]
 
-FORGET, GETATTR, OPENDIR, BATCH_FORGET = 2, 3, 27, 42
-INIT = 26
+FORGET, OPENDIR, BATCH_FORGET = 2, 27, 42
 
 _U32 = struct.Struct("<I")
 _U32_2 = struct.Struct("<II")
@@ -191,7 +188,7 @@ def _listxattr(header: Header, request: memoryview) -> tuple[int, int]:
 REQUESTS = {
     1: Kind("lookup", _about_name),
     FORGET: Kind("forget", _forget),
-    GETATTR: Kind("getattr", _about_inode),
+    3: Kind("getattr", _about_inode),
     4: Kind("setattr", _setattr),
     5: Kind("readlink", _about_inode),
     6: Kind("symlink", _symlink),
@@ -223,9 +220,3 @@ REQUESTS = {
 }
 """By opcode. 44 is READDIRPLUS: INIT says that no plain listing is wanted."""
 UNANSWERED = frozenset({FORGET, BATCH_FORGET})
-
-
-def check_fits(held: int, size: int) -> None:
-    """Raise OSError ERANGE where an extended attribute, or a list of them, is longer than the caller has room for."""
-    if held > size:
-        raise OSError(errno.ERANGE, os.strerror(errno.ERANGE))
