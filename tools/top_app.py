@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
@@ -134,9 +135,9 @@ class Top(App[None]):
         """Ask the daemon what goes on, unless it is being asked."""
         if self._answered.is_set():
             self._answered.clear()
-            self._ask()
+            # A worker of the library's would not begin where the program ends first, and nobody would be answered.
+            threading.Thread(target=self._ask, name="look", daemon=True).start()
 
-    @work(thread=True, exit_on_error=False)
     def _ask(self) -> None:
         try:
             now: Look | ControlError = look(self._client, self._wanted.by)
@@ -144,7 +145,8 @@ class Top(App[None]):
             now = error
         finally:
             self._answered.set()
-        self.call_from_thread(self._take, now)
+        with suppress(RuntimeError):  # the program has ended meanwhile
+            self.call_from_thread(self._take, now)
 
     def settle(self) -> None:
         """Wait for the answer to what is being asked: then the client can be closed."""

@@ -1,5 +1,6 @@
 """A folder that is to be published: whatever is not read as it was found is named, all of it."""
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -95,10 +96,20 @@ def test_one_that_changes_while_it_is_read_is_noticed(folder: Path, change: Call
     assert sum(map(len, pieces)) <= 1 << 20
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_all_that_cannot_be_read_is_named(folder: Path) -> None:
+def test_all_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root may read everything, who opens is told what others would be."""
+    really_open = os.open
+
+    def open_or_not(name: str | bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        descriptor = really_open(name, flags, mode, dir_fd=dir_fd)
+        if not os.fstat(descriptor).st_mode & 0o444:
+            os.close(descriptor)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        return descriptor
+
     for name in ("03", "sub/05"):
         (folder / name).chmod(0)
+    monkeypatch.setattr(os, "open", open_or_not)
     unfit = unfit_or_changed(folder, lambda: None)
 
     assert isinstance(unfit, Unfit)
