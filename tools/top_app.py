@@ -11,6 +11,7 @@ from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
@@ -131,6 +132,13 @@ class Top(App[None]):
         if not self._paused:
             self.look_again()
 
+    class Looked(Message):
+        """What the daemon has answered."""
+
+        def __init__(self, now: Look | ControlError) -> None:
+            super().__init__()
+            self.now = now
+
     def look_again(self) -> None:
         """Ask the daemon what goes on, unless it is being asked."""
         if self._answered.is_set():
@@ -146,7 +154,7 @@ class Top(App[None]):
         finally:
             self._answered.set()
         with suppress(RuntimeError):  # the program has ended meanwhile
-            self.call_from_thread(self._take, now)
+            self.post_message(self.Looked(now))
 
     def settle(self) -> None:
         """Wait for the answer to what is being asked: then the client can be closed."""
@@ -155,7 +163,9 @@ class Top(App[None]):
     def _say(self, text: str) -> None:
         self.query_one("#summary", Static).update(text)
 
-    def _take(self, now: Look | ControlError) -> None:
+    def on_top_looked(self, message: Looked) -> None:
+        """The daemon has answered."""
+        now = message.now
         if isinstance(now, ControlError):  # it is asked again with the next tick
             self._say(str(now))
         else:
