@@ -166,6 +166,8 @@ class Top(App[None]):
     def on_top_looked(self, message: Looked) -> None:
         """The daemon has answered."""
         now = message.now
+        if not self.screen_stack or not self.screen_stack[0].query(DataTable):
+            return  # what it would be shown in is gone already: the program ends
         if isinstance(now, ControlError):  # it is asked again with the next tick
             self._say(str(now))
         else:
