@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from policy import sizes
 from tools.client import Client, ControlError, DaemonUnreachable, Refused, default_socket
+from tools.context_questions import is_utf8
 from tools.exits import Exit, Failure
 
 # What the daemon's statuses mean to a shell; every other one is FAILED.
@@ -117,17 +118,9 @@ def _check_text(arguments: Mapping[str, object]) -> None:
             continue
         given = arguments.get(str(option.name))
         for text in given if isinstance(given, tuple) else (given,):
-            if isinstance(text, str) and not _is_utf8(text):
+            if isinstance(text, str) and not is_utf8(text):
                 shown = os.fsencode(text).decode(errors="backslashreplace")
                 raise Failure(f"{option.opts[0]}: {shown} is not UTF-8", Exit.USAGE)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class _SocketPath(click.ParamType[Path]):

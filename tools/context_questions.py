@@ -104,7 +104,7 @@ def _query(path: str | None, whose: Whose, **more: object) -> str:
     """
     fields = {"path": path, **asdict(whose), **more}
     for name, value in fields.items():
-        if name != "path" and not _is_utf8(str(value)):
+        if name != "path" and not is_utf8(str(value)):
             raise _bad_request(f"{name} {value!a} is not UTF-8")
     quoted = (
         f"{name}={quote(str(value), safe='', errors='surrogateescape')}"
@@ -114,7 +114,8 @@ def _query(path: str | None, whose: Whose, **more: object) -> str:
     return "&".join(quoted)
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Whether text can be sent: words of a command line that are not UTF-8 come with surrogates in it."""
     try:
         text.encode()
     except UnicodeEncodeError:
